@@ -1,0 +1,260 @@
+//! Publishing a bundle: look, send what is missing, and look again.
+//!
+//! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
+//! its version's index. What was sent is read back and compared by digest: a store that answers `201` has promised,
+//! not proved. Publishing what is there already takes three requests and sends no byte of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use mesh_protocol::id::Digest;
+use reqwest::StatusCode;
+use reqwest::header::CONTENT_TYPE;
+
+use super::address::{AddressFault, Reference, Repository, Tag, Wanted};
+use super::client::{Store, refused};
+use super::error::{StoreError, Trouble};
+use super::plan::{Action, Part, Presence, Seen, decide};
+use super::upload::{Blob, Content};
+use crate::Progress;
+use crate::config::Config;
+use crate::manifest::{Descriptor, MANIFEST_TYPE, Manifest, tag_of, version_tag};
+
+/// Does once more what can be done twice, while the store is not well. (A function that takes such work is not
+/// understood to be `Send`.)
+macro_rules! patiently {
+    ($store:expr, $work:expr) => {{
+        let mut patience = Patience($store.pauses.iter());
+        loop {
+            match $work.await {
+                Ok(done) => break done,
+                Err(error) => patience.after(error).await?,
+            }
+        }
+    }};
+}
+
+/// The pauses that are left.
+struct Patience<'a>(std::slice::Iter<'a, Duration>);
+
+impl Patience<'_> {
+    async fn after(&mut self, error: StoreError) -> Result<(), StoreError> {
+        match self.0.next() {
+            Some(pause) if may_pass(&error) => {
+                tokio::time::sleep(*pause).await;
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+}
+
+/// Is this likely to be over in a moment? A registry on plain files writes its links in place: while one publisher does,
+/// another is told that what it has just seen there is unknown, or has no valid digest.
+fn may_pass(error: &StoreError) -> bool {
+    match error {
+        StoreError::NotFound { .. } => true,
+        StoreError::Refused { status: 400 | 404, answer, .. } => {
+            ["MANIFEST_BLOB_UNKNOWN", "MANIFEST_UNKNOWN", "BLOB_UNKNOWN", "DIGEST_INVALID"]
+                .iter()
+                .any(|code| answer.contains(code))
+        }
+        error => error.trouble() == Trouble::Surroundings,
+    }
+}
+
+/// A bundle to publish.
+#[derive(Debug, Clone, Copy)]
+pub struct Publication<'a> {
+    /// The archive.
+    pub archive: &'a Path,
+    /// Its digest.
+    pub digest: &'a Digest,
+    /// Its length.
+    pub size: u64,
+    /// What it says of itself.
+    pub config: &'a Config,
+    /// The time that its source names (RFC 3339), if any.
+    pub created: Option<&'a str>,
+}
+
+/// A bundle in the store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    /// Where people find it: the tag of its version and system.
+    pub tagged: Reference,
+    /// Where people find its version, for whatever system.
+    pub version: Reference,
+    /// The manifest's digest.
+    pub manifest: Digest,
+    /// The bundle's digest.
+    pub bundle: Digest,
+    /// What had to be done: nothing where all was there.
+    pub done: Vec<Action>,
+}
+
+impl Store {
+    /// Makes a bundle be in the store, in the repository of its name.
+    ///
+    /// # Errors
+    /// When the store cannot be reached, refuses, or has something else under these digests; or when somebody else
+    /// publishes something else under the same tag at the same time.
+    pub async fn publish(
+        &self,
+        publication: &Publication<'_>,
+        progress: Progress<'_>,
+    ) -> Result<Published, StoreError> {
+        let Publication { archive, digest, size, config, created } = *publication;
+        let repository = self.repository(&config.name);
+        let manifest = Manifest::new(config, digest, size, created);
+        let manifest_bytes = manifest.to_bytes();
+        let manifest_digest = Digest::of(&manifest_bytes);
+        let not_tag = |fault: AddressFault| StoreError::NotBundle {
+            what: config.name.to_string(),
+            found: fault.to_string(),
+        };
+        let tag: Tag = tag_of(config).parse().map_err(not_tag)?;
+        let version: Tag = version_tag(&config.version).parse().map_err(not_tag)?;
+        let look = Look {
+            repository: &repository,
+            manifest: &manifest,
+            digest: &manifest_digest,
+            tag: &tag,
+            version: &version,
+            config,
+        };
+
+        let seen = patiently!(self, self.look(&look));
+        let actions = decide(&seen, &manifest_digest);
+        for action in &actions {
+            match action {
+                Action::Send(Part::Archive) => {
+                    let blob = Blob { content: Content::File(archive), digest, size };
+                    self.upload(&repository, &blob, progress).await?;
+                    patiently!(self, self.verify(&repository, digest, size, crate::SILENT));
+                }
+                Action::Send(Part::Config) => {
+                    let content = Content::Bytes(config.to_bytes().into());
+                    let blob = Blob { content, digest: &manifest.config.digest, size: manifest.config.size };
+                    self.upload(&repository, &blob, crate::SILENT).await?;
+                    let Descriptor { digest, size, .. } = &manifest.config;
+                    patiently!(self, self.verify(&repository, digest, *size, crate::SILENT));
+                }
+                Action::PutManifest => {
+                    let name = manifest_digest.as_str();
+                    patiently!(self, self.put(&repository, name, MANIFEST_TYPE, &manifest_bytes));
+                }
+                Action::PutTag => {
+                    patiently!(self, self.put_tag(&look, &seen, &manifest_bytes));
+                }
+                Action::PutIndex => {
+                    let (name, version) = (config.name.as_str(), &config.version);
+                    patiently!(self, self.put_index(&repository, name, version));
+                }
+            }
+        }
+        if actions.contains(&Action::PutTag) {
+            patiently!(self, self.still_ours(&look));
+        }
+        let reference = |tag| Reference {
+            store: self.address.clone(),
+            repository: repository.clone(),
+            wanted: Wanted::Tag(tag),
+        };
+        Ok(Published {
+            tagged: reference(tag.clone()),
+            version: reference(version.clone()),
+            manifest: manifest_digest,
+            bundle: digest.clone(),
+            done: actions,
+        })
+    }
+
+    /// What the store has of it, in as few requests as can tell.
+    async fn look(&self, look: &Look<'_>) -> Result<Seen, StoreError> {
+        let Look { repository, manifest, digest, tag, version, .. } = look;
+        let [config, layer] = [&manifest.config, &manifest.layers[0]];
+        // The first one finds out who we have to be; the others need not wait for each other.
+        let tagged = self.tagged(repository, tag).await?;
+        let (archive, index) =
+            tokio::join!(self.blob(repository, &layer.digest), self.index(repository, version));
+        let (archive, index) = (archive?, index?);
+        as_long_as(archive, layer.size, || format!("bundle {repository}@{}", layer.digest))?;
+        let listed =
+            index.and_then(|index| index.of_system(look.config.system).map(|child| child.digest.clone()));
+        // A tag that names it says that it is there; and a manifest that is there says that what it names is.
+        let there = Presence::There(None);
+        let mut seen = Seen { manifest: there, tag: tagged, listed, archive, config: there };
+        if seen.tag.as_ref() != Some(*digest) {
+            seen.manifest = self.manifest(repository, digest).await?;
+            if seen.manifest == Presence::Absent {
+                seen.config = self.blob(repository, &config.digest).await?;
+                as_long_as(seen.config, config.size, || {
+                    format!("{repository} configuration {}", config.digest)
+                })?;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Moves the tag, if it is where it was when we looked; a long upload lies in between.
+    async fn put_tag(&self, look: &Look<'_>, seen: &Seen, manifest: &[u8]) -> Result<(), StoreError> {
+        let found = self.tagged(look.repository, look.tag).await?;
+        if found.as_ref() == Some(look.digest) {
+            // Somebody published the same.
+            return Ok(());
+        }
+        if found != seen.tag {
+            return Err(look.moved(seen.tag.as_ref(), found.as_ref()));
+        }
+        self.put(look.repository, &look.tag.to_string(), MANIFEST_TYPE, manifest).await
+    }
+
+    async fn still_ours(&self, look: &Look<'_>) -> Result<(), StoreError> {
+        let found = self.tagged(look.repository, look.tag).await?;
+        if found.as_ref() == Some(look.digest) {
+            return Ok(());
+        }
+        Err(look.moved(Some(look.digest), found.as_ref()))
+    }
+
+    pub(super) async fn put(
+        &self,
+        repository: &Repository,
+        name: &str,
+        media_type: &'static str,
+        document: &[u8],
+    ) -> Result<(), StoreError> {
+        let url = self.url(&format!("{repository}/manifests/{name}"))?;
+        let request = self.http.put(url.clone()).header(CONTENT_TYPE, media_type).body(document.to_vec());
+        refused(self.send(request, &url).await?, &url, &[StatusCode::CREATED]).await.map(drop)
+    }
+}
+
+/// What to look for.
+struct Look<'a> {
+    repository: &'a Repository,
+    manifest: &'a Manifest,
+    digest: &'a Digest,
+    tag: &'a Tag,
+    version: &'a Tag,
+    config: &'a Config,
+}
+
+impl Look<'_> {
+    fn moved(&self, expected: Option<&Digest>, found: Option<&Digest>) -> StoreError {
+        let shown = |digest: Option<&Digest>| digest.map_or_else(|| "nothing".to_owned(), Digest::to_string);
+        let tag = format!("{}:{}", self.repository, self.tag);
+        StoreError::TagMoved { tag, expected: shown(expected), found: shown(found) }
+    }
+}
+
+/// Content of another length has another digest: it is damaged, and sending it again would not mend it.
+fn as_long_as(found: Presence, expected: u64, what: impl Fn() -> String) -> Result<(), StoreError> {
+    match found {
+        Presence::There(Some(found)) if found != expected => {
+            Err(StoreError::WrongSize { what: what(), expected, found })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,150 @@
+//! `mesh down`: removes what the mesh made on this machine, and nothing else.
+//!
+//! In: the mesh's folder. Out: what there is of the mesh, said; then, when it was confirmed, nothing of it. The host
+//! is asked to dissolve what it holds; only what no host can be asked about is removed here, and only by this mesh's
+//! own mark: a container by its label and id, an account by its GECOS field, a process by the program it runs. Not
+//! here: anything without such a mark.
+
+mod inventory;
+mod remove;
+
+use mesh_protocol::id::MeshName;
+use mesh_protocol::layout::Layout;
+
+use crate::cli;
+use crate::lock::InstallerLock;
+use crate::mesh_file::MeshFile;
+use crate::output::{self, Code, Event, Failure, Printer, Result};
+use crate::world::{Stream, World};
+use inventory::Inventory;
+
+pub(super) async fn run(
+    world: &World,
+    layout: &Layout,
+    options: &cli::Down,
+    printer: &Printer,
+) -> Result<()> {
+    let Some(mesh) = MeshFile::read(layout)? else { return without_mesh(layout, options, printer) };
+    let inventory = inventory::look(world, layout, &mesh).await?;
+    printer.document(&inventory, || inventory.lines());
+    if options.dry_run {
+        return Ok(());
+    }
+    confirm(world, options, &mesh.inputs.name, &inventory)?;
+    let lock = InstallerLock::take(&layout.installer_lock(), "down", (world.clock)())?;
+    // The record first: whoever raises this mesh again is told that it is half gone.
+    let mut mesh = mesh;
+    if mesh.down_since.is_none() {
+        mesh.down_since = Some((world.clock)());
+        mesh.write(layout)?;
+    }
+    remove::all(world, layout, &mesh, printer).await.map_err(Failure::part_way)?;
+    drop(lock);
+    printer.event(&Event::Finished { text: format!("mesh {} is gone from this machine", mesh.inputs.name) });
+    Ok(())
+}
+
+/// What genesis leaves when it is killed before there is a mesh; and no mesh at all.
+fn without_mesh(layout: &Layout, options: &cli::Down, printer: &Printer) -> Result<()> {
+    let root = layout.root();
+    if !root.exists() {
+        printer.event(&Event::Finished { text: format!("there is nothing to remove: {root} is not there") });
+        return Ok(());
+    }
+    let begun = [layout.installer_lock(), layout.journal()];
+    let entries = remove::entries(root)?;
+    let foreign: Vec<&str> = entries
+        .iter()
+        .filter(|e| !mesh_durable::is_beside(e) && !begun.contains(&root.join(e)))
+        .map(String::as_str)
+        .collect();
+    if !foreign.is_empty() {
+        return Err(Failure::new(Code::NoMesh, format!("there is no mesh in {root}"))
+            .expected(layout.mesh_file().to_string())
+            .found(foreign.join(", "))
+            .hint("say where the mesh is with --root"));
+    }
+    // Empty is what a down leaves that was killed at its last deed, and nothing is lost with it.
+    let what =
+        if entries.is_empty() { "which is empty" } else { "in which a genesis was begun and no mesh made" };
+    if options.dry_run {
+        printer.data(&format!("would remove {root}, {what}"));
+        return Ok(());
+    }
+    remove::root(layout)?;
+    printer.event(&Event::Finished { text: format!("removed {root}, {what}") });
+    Ok(())
+}
+
+/// Where the seat ever answered this may be the last copy of somebody's mesh: its name is wanted, and nothing takes
+/// its place.
+fn confirm(world: &World, options: &cli::Down, name: &MeshName, inventory: &Inventory) -> Result<()> {
+    let interactive = world.input == Stream::Terminal && world.errors == Stream::Terminal;
+    let unread = |error: std::io::Error| Failure::because(Code::Io, "the answer cannot be read", &error);
+    if let Some(said) = &options.destroy {
+        return matches(said.as_str(), name);
+    }
+    if inventory.seat_answered {
+        if interactive {
+            let typed =
+                output::ask(&format!("type the mesh's name to destroy it ({name}): ")).map_err(unread)?;
+            return matches(&typed, name);
+        }
+        return Err(Failure::new(
+            Code::DestroyNotConfirmed,
+            format!("the seat of mesh {name} has answered: it is not removed without its name"),
+        )
+        .hint(format!("to destroy it for good: mesh down --destroy {name}")));
+    }
+    if options.yes {
+        return Ok(());
+    }
+    if interactive {
+        let typed = output::ask("remove all of this? [y/N] ").map_err(unread)?;
+        if matches!(typed.as_str(), "y" | "Y" | "yes") {
+            return Ok(());
+        }
+    }
+    Err(Failure::new(Code::DestroyNotConfirmed, "nothing was removed, for nobody confirmed it")
+        .hint("run it with --yes"))
+}
+
+fn matches(said: &str, name: &MeshName) -> Result<()> {
+    if said == name.as_str() {
+        return Ok(());
+    }
+    Err(Failure::new(Code::DestroyNotConfirmed, "nothing was removed: this is another mesh")
+        .expected(name.to_string())
+        .found(said.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(destroy: Option<&str>, yes: bool) -> cli::Down {
+        cli::Down { destroy: destroy.map(|name| name.parse().unwrap()), yes, dry_run: false }
+    }
+
+    #[test]
+    fn the_name_is_wanted_where_the_seat_ever_answered_and_yes_does_not_replace_it() {
+        let mut world = World::of_this_process().unwrap();
+        world.input = Stream::Other;
+        let name: MeshName = "lab".parse().unwrap();
+        let answered = Inventory { seat_answered: true, ..Inventory::default() };
+        let silent = Inventory::default();
+        let confirm = |options: cli::Down, inventory| confirm(&world, &options, &name, inventory);
+        assert_eq!(
+            confirm(options(None, true), &answered).unwrap_err().hint.as_deref(),
+            Some("to destroy it for good: mesh down --destroy lab")
+        );
+        assert_eq!(
+            confirm(options(Some("live"), true), &answered).unwrap_err().found.as_deref(),
+            Some("live")
+        );
+        confirm(options(Some("lab"), false), &answered).unwrap();
+        confirm(options(None, false), &silent).unwrap_err();
+        confirm(options(None, true), &silent).unwrap();
+        confirm(options(Some("live"), true), &silent).unwrap_err();
+    }
+}

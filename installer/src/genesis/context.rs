@@ -1,0 +1,331 @@
+//! What the steps of one genesis hand on to each other.
+//!
+//! In: options and surroundings. Out: the mesh as far as it is known, and the ways to speak to its parts. Not here:
+//! what is done with them.
+
+use std::time::Instant;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use mesh_engine::{Endpoint, Engine};
+use mesh_protocol::id::{MeshName, PlanId, SeatName};
+use mesh_protocol::layout::Layout;
+use mesh_protocol::subject::CONTROLLER_SEAT;
+
+use super::origin::Origin;
+use super::step::Step;
+use crate::cli;
+use crate::config;
+use crate::controller_source::ControllerSource;
+use crate::door::Door;
+use crate::follow::watch::Watch;
+use crate::journal::Journal;
+use crate::mesh_file::{self, Asked, DEFAULT_BUS_PORT, DEFAULT_STORE_PORT, Inputs, MeshFile};
+use crate::module::PackedBundle;
+use crate::output::event::Stage;
+use crate::output::{Code, Event, Failure, Printer, Result};
+use crate::prober::{Figures, Prober};
+use crate::recording::{self, Occasion};
+use crate::session::Session;
+use crate::world::World;
+
+/// Whether anything may be touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Touch {
+    /// It may.
+    World,
+    /// A dry run.
+    Nothing,
+}
+
+/// The references of the three images.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Images {
+    pub(super) controller: Option<String>,
+    pub(super) bus: Option<String>,
+    pub(super) store: Option<String>,
+}
+
+/// What the steps hand on to each other.
+pub(super) struct Context<'a> {
+    pub(super) world: &'a World,
+    pub(super) layout: Layout,
+    pub(super) options: cli::Genesis,
+    pub(super) printer: &'a Printer,
+    pub(super) touch: Touch,
+    pub(super) holds_lock: bool,
+    pub(super) step: Step,
+    pub(super) journal: Option<Journal>,
+    pub(super) mesh: Option<MeshFile>,
+    pub(super) door: Door,
+    pub(super) seat: SeatName,
+    pub(super) controller: Option<ControllerSource>,
+    pub(super) packed: Option<PackedBundle>,
+    pub(super) images: Images,
+    pub(super) session: Option<Session>,
+    pub(super) plan: Option<PlanId>,
+    pub(super) prober: Option<Prober>,
+    pub(super) figures: Option<Figures>,
+    engine: Option<Engine>,
+    watch: Watch,
+    began: Instant,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn new(
+        world: &'a World,
+        layout: Layout,
+        options: cli::Genesis,
+        printer: &'a Printer,
+        touch: Touch,
+    ) -> Result<Self> {
+        let seat = CONTROLLER_SEAT.parse().map_err(|error| Failure::of(Code::Internal, &error))?;
+        Ok(Self {
+            world,
+            door: Door::new(layout.door()),
+            layout,
+            options,
+            printer,
+            touch,
+            holds_lock: false,
+            step: Step::Preflight,
+            journal: None,
+            mesh: None,
+            seat,
+            controller: None,
+            packed: None,
+            images: Images::default(),
+            session: None,
+            plan: None,
+            prober: None,
+            figures: None,
+            engine: None,
+            watch: Watch::new(printer.now()),
+            began: Instant::now(),
+        })
+    }
+
+    /// What was said on the command line.
+    fn asked(&self) -> Asked {
+        let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let check_interval_ms = self.options.check_interval.map(milliseconds);
+        Asked { check_interval_ms, ..Asked::of(&self.options.wanted) }
+    }
+
+    /// Refuses other inputs than those the mesh was begun with. What the manifest replaces counts for as long as the
+    /// container of that name may still be raised; later it is history.
+    pub(super) fn check_inputs(&self) -> Result<()> {
+        let Some(mesh) = &self.mesh else { return Ok(()) };
+        if let Some(since) = mesh.down_since {
+            return Err(Failure::new(
+                Code::DownBegun,
+                format!("mesh {} in {} is being taken down", mesh.inputs.name, self.layout.root()),
+            )
+            .found(format!("`mesh down` was begun at {since:.0} and has not ended"))
+            .hint(format!("end it first: mesh down --destroy {}", mesh.inputs.name)));
+        }
+        let mut asked = self.asked();
+        if mesh.process_since.is_none() {
+            // What is wrong with the manifest is for preflight to say.
+            let container = self.load_controller().ok().and_then(|controller| controller.container().ok());
+            asked.replaces = container;
+        }
+        if !is_same_folder(&mesh.inputs.root, self.layout.root()) {
+            asked.root = Some(self.layout.root().to_owned());
+        }
+        let mut differences = mesh_file::differences(&mesh.inputs, &asked);
+        if mesh.process_since.is_none()
+            && let (Some(before), Ok(now)) = (&mesh.origin, self.origin())
+        {
+            differences.extend(before.differences(&now));
+        }
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(mesh_file::refusal(self.layout.root(), &differences))
+    }
+
+    /// The files that this mesh is raised from, as they are now.
+    pub(super) fn origin(&self) -> Result<Origin> {
+        Ok(Origin::now(&self.load_controller()?, &config::host_program(self.world)))
+    }
+
+    /// The inputs, resolved for a mesh that is begun now. `port` finds a free port where any will do.
+    pub(super) fn inputs(&self, port: impl Fn() -> Result<u16>) -> Result<Inputs> {
+        let asked = self.asked();
+        let default_name = || "mesh".parse::<MeshName>().map_err(|error| Failure::of(Code::Internal, &error));
+        let node = match asked.node {
+            Some(node) => node,
+            None => config::node_name(&crate::machine::host_name())
+                .map_or_else(|| "control".parse().map_err(|error| Failure::of(Code::Internal, &error)), Ok)?,
+        };
+        let resolve = |asked: Option<u16>, default: u16| match asked {
+            Some(0) => port(),
+            Some(said) => Ok(said),
+            None => Ok(default),
+        };
+        Ok(Inputs {
+            root: self.layout.root().to_owned(),
+            name: asked.name.map_or_else(default_name, Ok)?,
+            prefix: asked.prefix.unwrap_or_default(),
+            node,
+            bus_port: resolve(asked.bus_port, DEFAULT_BUS_PORT)?,
+            store_port: resolve(asked.store_port, DEFAULT_STORE_PORT)?,
+            check_interval_ms: asked.check_interval_ms.unwrap_or(2000),
+            replaces: self.controller()?.container()?,
+        })
+    }
+
+    pub(super) fn load_controller(&self) -> Result<ControllerSource> {
+        let folder = config::controller_folder(self.world, self.options.wanted.controller.as_deref())?;
+        ControllerSource::load(&folder)
+    }
+
+    /// The controller's manifest and form, read once.
+    pub(super) fn controller(&self) -> Result<ControllerSource> {
+        match &self.controller {
+            Some(controller) => Ok(controller.clone()),
+            None => self.load_controller(),
+        }
+    }
+
+    pub(super) fn mesh(&self) -> Result<&MeshFile> {
+        self.mesh
+            .as_ref()
+            .ok_or_else(|| Failure::new(Code::Internal, "a step came before the mesh had an id"))
+    }
+
+    /// Changes and keeps `mesh.json`.
+    pub(super) fn change_mesh(&mut self, change: impl FnOnce(&mut MeshFile)) -> Result<()> {
+        let mut mesh = self.mesh()?.clone();
+        change(&mut mesh);
+        if self.mesh.as_ref() != Some(&mesh) {
+            mesh.write(&self.layout)?;
+            self.mesh = Some(mesh);
+        }
+        Ok(())
+    }
+
+    /// The endpoint of the engine, and how it was found.
+    pub(super) fn endpoint(&self) -> Result<Endpoint> {
+        mesh_engine::endpoint::resolve(None, &self.world.engine_environment()).map_err(|error| {
+            Failure::of(Code::EngineEndpoint, &error)
+                .hint("mend DOCKER_HOST, DOCKER_CONTEXT or docker's current context")
+        })
+    }
+
+    /// The engine, connected once.
+    pub(super) async fn engine(&mut self) -> Result<Engine> {
+        if let Some(engine) = &self.engine {
+            return Ok(engine.clone());
+        }
+        let endpoint = self.endpoint()?;
+        let engine = Engine::connect(&endpoint).await.map_err(|error| engine_failure(&error))?;
+        self.engine = Some(engine.clone());
+        Ok(engine)
+    }
+
+    /// The mesh over its bus, connected once.
+    pub(super) async fn session(&mut self) -> Result<Session> {
+        if let Some(session) = &self.session {
+            return Ok(session.clone());
+        }
+        let session = Session::open(&self.layout, self.mesh()?).await?;
+        self.session = Some(session.clone());
+        Ok(session)
+    }
+
+    /// Ends the probing of the seat: its figures are kept, and the recording of the handover.
+    pub(super) async fn end_probe(&mut self) {
+        let Some(prober) = self.prober.take() else { return };
+        let probed = prober.stop_and_tell().await;
+        self.figures = Some(probed.figures.clone());
+        let Ok(Some(observed)) = self.door.observe_if_there().await else { return };
+        let handover = observed.report.handovers.iter().find(|handover| handover.seat == self.seat);
+        if let (Some(handover), Some(mesh)) = (handover, &self.mesh) {
+            let occasion = Occasion { command: "genesis", plan: self.plan.as_ref() };
+            let recording = recording::compose(mesh, occasion, &probed, handover);
+            crate::carry::keep(&self.layout, &recording, self.printer);
+        }
+    }
+
+    /// Writes an event down, without saying it.
+    pub(super) fn note(&mut self, event: Event) -> Result<()> {
+        match &mut self.journal {
+            Some(journal) => journal.note(event),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes an event down, then says it.
+    pub(super) fn tell(&mut self, event: &Event) -> Result<()> {
+        self.note(event.clone())?;
+        self.printer.event(event);
+        Ok(())
+    }
+
+    /// Writes down what is about to be done.
+    pub(super) fn effect(&mut self, what: impl Into<String>) -> Result<()> {
+        let step = self.step.to_string();
+        self.tell(&Event::Effect { step, what: what.into() })
+    }
+
+    /// Says something about the present step.
+    pub(super) fn say(&self, text: impl Into<String>) {
+        self.printer.event(&Event::Note { step: self.step.to_string(), text: text.into() });
+    }
+
+    /// Says what is waited for: at its begin, while it lasts, and when something else is waited for.
+    pub(super) fn waits(&mut self, waiting_for: &str) {
+        self.see_wait(Some(waiting_for));
+    }
+
+    /// Nothing is waited for any more.
+    pub(super) fn waits_no_more(&mut self) {
+        self.see_wait(None);
+    }
+
+    fn see_wait(&mut self, waiting_for: Option<&str>) {
+        let mut events = Vec::new();
+        self.watch.see_wait(waiting_for, self.step.as_str(), self.began.elapsed(), &mut events);
+        for event in events {
+            if matches!(event, Event::Waiting { stage: Stage::Begun, .. }) {
+                // What cannot be noted is not more important than what is waited for.
+                let _ = self.journal.as_mut().map(|journal| journal.remark(event.clone()));
+            }
+            self.printer.event(&event);
+        }
+    }
+
+    /// Where packed bundles and layers lie until they are published.
+    pub(super) fn work_folder(&self) -> Utf8PathBuf {
+        self.layout.genesis_work()
+    }
+}
+
+/// Whether both are one folder, by whichever names.
+fn is_same_folder(one: &Utf8Path, other: &Utf8Path) -> bool {
+    let real = |path: &Utf8Path| path.canonicalize_utf8().unwrap_or_else(|_| path.to_owned());
+    one == other || real(one) == real(other)
+}
+
+/// What the engine said, as a failure.
+pub(crate) fn engine_failure(error: &mesh_engine::Error) -> Failure {
+    let code = match error {
+        mesh_engine::Error::Unreachable { .. } => Code::EngineUnreachable,
+        mesh_engine::Error::NotPermitted { .. } => Code::EngineNotPermitted,
+        _ => Code::Engine,
+    };
+    Failure::of(code, error).maybe_hint(error.remedy())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_engine_refuses_is_told_from_one_that_is_away() {
+        let what = "load an image archive".to_owned();
+        let nonsense = mesh_engine::Error::Nonsense { what, found: "\"x\" names no image".to_owned() };
+        assert_eq!(engine_failure(&nonsense).code, Code::Engine);
+    }
+}
