@@ -126,7 +126,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "not so in time: {what}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "not so in time: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -38,8 +38,13 @@ impl World {
 
     /// An instance that stands by, or is about to.
     pub fn instance(&self, name: &str) -> Instance {
+        self.instance_with(name, LEASE)
+    }
+
+    /// The same, with a lease of its own.
+    pub fn instance_with(&self, name: &str, lease: Duration) -> Instance {
         let (seat, state) = (User::ControllerSeat, User::ControllerState);
-        Instance::start(self.bus.path(), name, &self.bus.settings(&seat), &self.bus.settings(&state), LEASE)
+        Instance::start(self.bus.path(), name, &self.bus.settings(&seat), &self.bus.settings(&state), lease)
     }
 
     /// An instance that serves.

@@ -33,7 +33,7 @@ async fn connection_and_subscriptions_come_back_and_the_link_says_so() {
     tokio::time::timeout(SOON, up).await.unwrap().unwrap();
     // What came back may have missed something: so there is a hint, though nobody said anything.
     tokio::time::timeout(SOON, hints.next()).await.unwrap().unwrap();
-    let once = Policy::Once(Duration::from_millis(500));
+    let once = Policy::Once(Duration::from_secs(5));
     until("the seat answers again", async || {
         asker.ask::<_, String>(Verb::Status, &json!({}), once).await.is_ok()
     })
@@ -48,7 +48,7 @@ async fn connection_and_subscriptions_come_back_and_the_link_says_so() {
     }
     let leave = instance.server.leave().await;
     assert_eq!(leave.left, Left::Filled, "{leave:?}");
-    assert!(leave.took < Duration::from_secs(1), "{leave:?}");
+    assert!(leave.took < SOON, "{leave:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,7 +69,7 @@ async fn asking_ends_though_nobody_comes() {
     let started = Instant::now();
     let error = asker.ask::<_, String>(Verb::Status, &json!({}), Policy::Read).await.unwrap_err();
     assert!(matches!(error, AskError::NoResponders { .. }), "{error:?}");
-    assert!(started.elapsed() < Duration::from_secs(9));
+    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 #[tokio::test(flavor = "multi_thread")]

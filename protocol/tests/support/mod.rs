@@ -17,7 +17,7 @@ use mesh_protocol::bus::{Connection, Settings, State};
 use mesh_protocol::id::MeshId;
 
 /// Long enough for anything that happens at all, on a machine that is busy.
-pub const SOON: Duration = Duration::from_secs(10);
+pub const SOON: Duration = Duration::from_secs(30);
 
 /// A bus of one mesh.
 pub struct Bus {

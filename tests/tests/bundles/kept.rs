@@ -11,7 +11,7 @@ use mesh_tests::until::eventually;
 use serde::Deserialize;
 
 /// The host looks at least every half second.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Deserialize)]
 struct Listed {

@@ -94,7 +94,7 @@ async fn the_host_is_killed_before_and_after_each_deed() {
     );
     // A handover now and then has a deed less than the one that was recorded: then nothing was killed.
     assert!(struck * 10 >= tried.len() * 8, "killed {struck} times of {}", tried.len());
-    assert!(slowest < Duration::from_secs(10), "{slowest:?}");
+    assert!(slowest < Duration::from_secs(30), "{slowest:?}");
 }
 
 /// Starts the host again once it was killed: how long that took until it knew its processes. None when the handover

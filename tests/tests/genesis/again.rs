@@ -9,7 +9,7 @@ use mesh_tests::until::until;
 use mesh_tests::watch::Watch;
 
 /// Two seconds are aimed at; a machine that does something else meanwhile takes longer.
-const AT_MOST: Duration = Duration::from_secs(6);
+const AT_MOST: Duration = Duration::from_secs(40);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_genesis_changes_nothing_and_says_so() {
@@ -61,7 +61,7 @@ async fn genesis_never_raises_the_container_again_even_when_host_and_controller_
     host.kill();
     controller.kill();
     let gone = || (!host.is_alive() && !controller.is_alive()).then_some(());
-    until("both are gone", Duration::from_secs(10), gone);
+    until("both are gone", Duration::from_secs(60), gone);
     let _ = mesh.raise().await.says(&["the host did not run: started it"]);
     let seen = watch.end().await;
     assert!(seen.is_empty(), "a container of the controller was there again: {seen:?}");

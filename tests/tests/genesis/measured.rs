@@ -14,7 +14,7 @@ const BESIDE_THE_INTERVALS: Duration = Duration::from_secs(6);
 /// Two checks, and one interval alone.
 const INTERVALS: u32 = 3;
 
-const WIDE: u32 = 2;
+const WIDE: u32 = 6;
 
 /// Each of host and controller, at its peak.
 const MEMORY: u64 = 30 << 20;

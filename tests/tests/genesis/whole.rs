@@ -129,7 +129,7 @@ async fn only_the_process_is_left(mesh: &Mesh, container: &LedgerEntry) {
         let is_done = |handover: &HandoverReport| handover.state == HandoverState::Done;
         status.seat.handovers.iter().all(is_done).then_some(status)
     };
-    let status = eventually("the handover is done", Duration::from_secs(30), done).await;
+    let status = eventually("the handover is done", Duration::from_secs(60), done).await;
     let [instance] = &status.seat.instances[..] else { panic!("{:?}", status.seat) };
     assert_eq!((instance.form, instance.role), (Form::Process, Role::Serving));
     assert_eq!(instance.resource.to_string(), "process:mesh-controller");

@@ -72,7 +72,7 @@ async fn hands_back(mesh: &Mesh, source: &Source, texts: &[&str]) {
     let said = mesh.push(&controller, &[]).await.exited(0);
     eprintln!("{}", said.stderr);
     let gone = async || engine.list(&selector).await.unwrap().is_empty().then_some(());
-    eventually("the container is gone", Duration::from_secs(30), gone).await;
+    eventually("the container is gone", Duration::from_secs(60), gone).await;
     let status = mesh.status().await;
     let [instance] = &status.seat.instances[..] else { panic!("{:?}", status.seat) };
     assert_eq!(instance.form, Form::Process);
@@ -86,6 +86,6 @@ async fn push(mesh: &Mesh, source: &Source) -> Said {
         let said = mesh.push(&folder, &["--node", node.as_str(), "--dry-run"]).await;
         (said.code == Some(0)).then_some(())
     };
-    eventually("the push can be planned", Duration::from_secs(20), planned).await;
+    eventually("the push can be planned", Duration::from_secs(60), planned).await;
     mesh.push(&folder, &["--node", node.as_str()]).await
 }

@@ -15,8 +15,8 @@ use mesh_tests::until::eventually;
 /// Nobody's account.
 const NOBODY: u32 = 65534;
 
-/// Such a look takes a second or two on a machine that has nothing else to do.
-const AT_MOST: Duration = Duration::from_secs(5);
+/// Five seconds are aimed at, and such a look takes one or two; beside a compiler and other meshes it takes many.
+const AT_MOST: Duration = Duration::from_secs(60);
 
 /// The label of the containers that a look starts, and where their images are named.
 const LABEL: &str = "mesh.probe";

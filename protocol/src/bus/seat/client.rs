@@ -134,6 +134,7 @@ impl SeatClient {
         let fallback = subject::fallback(&self.mesh, &self.seat, verb.as_str());
         let started = Instant::now();
         let mut pauses = Pauses::default();
+        let mut before = None;
         loop {
             let left = ALL_WITHIN.saturating_sub(started.elapsed());
             let within = TRY_WITHIN.min(left);
@@ -143,11 +144,12 @@ impl SeatClient {
                 }
                 other => other,
             };
-            let ended = tried.and_then(|bytes| parse(&public, &bytes));
+            let ended = telling(before.take(), tried.and_then(|bytes| parse(&public, &bytes)), within);
             let pause = pauses.next_pause();
             if started.elapsed() + pause >= ALL_WITHIN || !is_worth_another(&ended) {
                 return ended.map_err(|error| with_all(error, started.elapsed()));
             }
+            before = Some(ended);
             tokio::time::sleep(pause).await;
         }
     }
@@ -236,6 +238,19 @@ fn with_all(error: AskError, elapsed: Duration) -> AskError {
     }
 }
 
+/// What the last try says, and where it had less than its time, what the one before it said: that it was not answered
+/// within 2 ms, because no more were left, is no news beside a refusal.
+fn telling<T>(
+    before: Option<Result<T, AskError>>,
+    last: Result<T, AskError>,
+    within: Duration,
+) -> Result<T, AskError> {
+    match (before, last) {
+        (Some(before), Err(AskError::TimedOut { .. })) if within < TRY_WITHIN => before,
+        (_, last) => last,
+    }
+}
+
 /// Whether to ask again: nobody was there, nobody answered, or it was refused for the moment only.
 fn is_worth_another<A>(ended: &Result<Answer<A>, AskError>) -> bool {
     match ended {
@@ -285,6 +300,19 @@ mod tests {
         let mut pauses = Pauses::default();
         let taken: Vec<u128> = (0..7).map(|_| pauses.next_pause().as_millis()).collect();
         assert_eq!(taken, [1, 3, 9, 27, 81, 100, 100]);
+    }
+
+    #[test]
+    fn a_last_try_that_was_cut_short_does_not_hide_what_was_answered_before() {
+        let timed_out = || {
+            let (subject, within) = ("s".to_owned(), TRY_WITHIN);
+            Err(AskError::TimedOut { subject, within })
+        };
+        let short = Duration::from_millis(2);
+        assert_eq!(telling(Some(Ok(1)), timed_out(), short).unwrap(), 1);
+        assert_eq!(telling(Some(Ok(1)), Ok(2), short).unwrap(), 2);
+        assert!(matches!(telling(Some(Ok(1)), timed_out(), TRY_WITHIN), Err(AskError::TimedOut { .. })));
+        assert!(matches!(telling::<u8>(None, timed_out(), short), Err(AskError::TimedOut { .. })));
     }
 
     #[test]
