@@ -7,6 +7,7 @@
 mod context;
 mod observe;
 pub mod origin;
+pub mod parts;
 pub mod plan;
 pub mod step;
 mod steps;
@@ -21,11 +22,12 @@ use crate::lock::InstallerLock;
 use crate::mesh_file::MeshFile;
 use crate::output::event::StepTime;
 use crate::output::{Code, Event, Extent, Failure, Form, Printer, Result, Volume};
-use crate::prober;
 use crate::world::World;
 pub(crate) use context::engine_failure;
 use context::{Context, Touch};
 use mesh_durable as durable;
+use parts::Parts;
+use parts::real::Real;
 use plan::Decision;
 use step::Step;
 
@@ -37,14 +39,20 @@ const PROBE: Duration = Duration::from_millis(500);
 /// # Errors
 /// Why it stopped; the same command goes on from there.
 pub async fn run(world: &World, layout: Layout, options: cli::Genesis, printer: &Printer) -> Result<()> {
+    let parts = Real::new(world, layout.clone(), context::controller_seat()?, printer);
+    let mut context = Context::new(world, layout, options, printer, parts)?;
+    raise(&mut context).await
+}
+
+/// Raises a mesh from these parts.
+async fn raise<P: Parts>(context: &mut Context<'_, P>) -> Result<()> {
     let began = Instant::now();
-    let touch = if options.dry_run { Touch::Nothing } else { Touch::World };
-    let until = options.until.unwrap_or(Step::Verify);
-    let mut context = Context::new(world, layout, options, printer, touch)?;
+    let printer = context.printer;
+    let until = context.options.until.unwrap_or(Step::Verify);
     // Where nothing of a mesh is there, preflight comes first: it leaves nothing behind, not even a lock.
     let is_begun = context.layout.mesh_file().exists() || context.layout.installer_lock().exists();
-    let lock = match touch {
-        Touch::World if is_begun && world.user == 0 => Some(take_lock(&context)?),
+    let lock = match context.touch {
+        Touch::World if is_begun && context.world.user == 0 => Some(take_lock(context)?),
         _ => None,
     };
     context.holds_lock = lock.is_some();
@@ -53,11 +61,11 @@ pub async fn run(world: &World, layout: Layout, options: cli::Genesis, printer: 
     if lock.is_some() && context.mesh.is_some() {
         context.open_journal()?;
     }
-    let seen = observe::observe(&mut context).await?;
+    let seen = observe::observe(context).await?;
     let steps = plan::plan(&seen, until);
     let mut held = lock;
     let mut times = Vec::new();
-    let done = do_steps(&mut context, &steps, &mut held, &mut times).await;
+    let done = do_steps(context, &steps, &mut held, &mut times).await;
     let changed = match done {
         Ok(changed) => changed,
         Err(failure) => {
@@ -65,14 +73,14 @@ pub async fn run(world: &World, layout: Layout, options: cli::Genesis, printer: 
             return Err(failure);
         }
     };
-    finish(&mut context, until, changed, times, began).await?;
+    finish(context, until, changed, times, began).await?;
     drop(held);
     Ok(())
 }
 
 /// Does what was decided, step by step, until one fails.
-async fn do_steps(
-    context: &mut Context<'_>,
+async fn do_steps<P: Parts>(
+    context: &mut Context<'_, P>,
     steps: &[(Step, Decision)],
     held: &mut Option<InstallerLock>,
     times: &mut Vec<StepTime>,
@@ -110,7 +118,7 @@ enum Changed {
 }
 
 /// The first that touches: the root, the lock in it, the journal.
-fn begin(context: &mut Context<'_>, held: &mut Option<InstallerLock>) -> Result<()> {
+fn begin<P: Parts>(context: &mut Context<'_, P>, held: &mut Option<InstallerLock>) -> Result<()> {
     if held.is_none() {
         durable::make_parents(context.layout.root())
             .and_then(|()| durable::ensure_folder(context.layout.root(), 0o711))
@@ -128,22 +136,16 @@ fn begin(context: &mut Context<'_>, held: &mut Option<InstallerLock>) -> Result<
     Ok(())
 }
 
-fn take_lock(context: &Context<'_>) -> Result<InstallerLock> {
+fn take_lock<P: Parts>(context: &Context<'_, P>) -> Result<InstallerLock> {
     InstallerLock::take(&context.layout.installer_lock(), "genesis", (context.world.clock)())
 }
 
-async fn do_step(context: &mut Context<'_>, step: Step, changed: &Changed) -> Result<Changed> {
+async fn do_step<P: Parts>(context: &mut Context<'_, P>, step: Step, changed: &Changed) -> Result<Changed> {
     let began = Instant::now();
     context.step = step;
     context.tell(&Event::Begun { step: step.to_string(), goal: step.goal().to_owned() })?;
-    if context.touch == Touch::Nothing && step > Step::Preflight {
-        for what in steps::would(context, step) {
-            context.printer.event(&Event::WouldDo { step: step.to_string(), what });
-        }
-        return Ok(Changed::Nothing);
-    }
-    let reached = if step > Step::Host {
-        let gone = crate::door::gone(context.door.clone());
+    let reached = if context.touch == Touch::World && step > Step::Host {
+        let gone = context.parts.host_gone();
         tokio::select! {
             // cancel safe: what is dropped has done whole effects only, and the same command goes on.
             reached = steps::reach(context, step) => reached,
@@ -157,6 +159,10 @@ async fn do_step(context: &mut Context<'_>, step: Step, changed: &Changed) -> Re
     match reached {
         Ok(Reached::Already(why)) => {
             context.tell(&Event::Skipped { step: step.to_string(), why })?;
+            Ok(Changed::Nothing)
+        }
+        // What it did, it said that it would do.
+        Ok(Reached::Now(_)) if context.touch == Touch::Nothing && step > Step::Preflight => {
             Ok(Changed::Nothing)
         }
         Ok(Reached::Now(text)) => {
@@ -207,8 +213,8 @@ enum Reached {
     Now(String),
 }
 
-async fn finish(
-    context: &mut Context<'_>,
+async fn finish<P: Parts>(
+    context: &mut Context<'_, P>,
     until: Step,
     changed: Changed,
     times: Vec<StepTime>,
@@ -221,10 +227,7 @@ async fn finish(
     }
     let figures = match (context.figures.take(), &context.mesh) {
         (Some(figures), _) => Some(figures),
-        (None, Some(mesh)) if mesh.seat_answered.is_some() => {
-            let ask = prober::open(&context.layout, mesh).await?;
-            Some(prober::probe_for(ask, PROBE).await)
-        }
+        (None, Some(mesh)) if mesh.seat_answered.is_some() => context.parts.probe_for(mesh, PROBE).await?,
         (None, _) => None,
     };
     printer.event(&Event::Availability { figures });
@@ -233,7 +236,7 @@ async fn finish(
     Ok(())
 }
 
-fn last_words(context: &Context<'_>, until: Step, changed: Changed) -> String {
+fn last_words<P: Parts>(context: &Context<'_, P>, until: Step, changed: Changed) -> String {
     let root = context.layout.root();
     let name = context.mesh.as_ref().map(|mesh| mesh.inputs.name.to_string()).unwrap_or_default();
     match (until, changed) {
@@ -252,7 +255,7 @@ fn milliseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-impl Context<'_> {
+impl<P: Parts> Context<'_, P> {
     fn open_journal(&mut self) -> Result<()> {
         let mut journal = Journal::open(&self.layout.journal(), self.world.clock)?;
         let words = self.world.arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();

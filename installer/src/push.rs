@@ -9,7 +9,7 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 use mesh_bundles::store::{Publication, Store};
 use mesh_protocol::id::{NodeName, PlanId, ResourceName, System};
-use mesh_protocol::manifest::Manifest;
+use mesh_protocol::manifest::{Bundle, Manifest};
 use mesh_protocol::plan::{Action, Change, Plan, Published};
 use mesh_protocol::verb::{Mode, ModulesAnswer, PlannedAnswer, PlansAnswer, PushRequest, Verb};
 
@@ -93,40 +93,93 @@ async fn prepare(
     let temp = tempfile::tempdir().map_err(|error| Failure::because(Code::Io, "no room to pack", &error))?;
     let work =
         Utf8PathBuf::try_from(temp.path().to_owned()).map_err(|error| Failure::of(Code::Io, &error))?;
+    let deeds = Deeds { mode: options.mode, printer };
     if options.mode == Mode::DryRun {
-        say_what_would_be_built(&planned, printer);
-        let had = have(module, &planned, &work, printer).await?;
-        let request = request(world, module, had.bundles, assign, Mode::DryRun)?;
-        let answer = ask(session, &request).await?;
-        print_planned(means, &answer);
-        return Ok(None);
+        for planned in planned.iter().filter(|planned| planned.way == Way::Build) {
+            deeds.shall(planned.bundle, builds::build_line(planned));
+        }
+    } else {
+        build(module, &planned, options.build, &deeds).await?;
     }
-    build(module, &planned, options.build, printer).await?;
     let had = have(module, &planned, &work, printer).await?;
-    for bundle in &had.packed {
-        publish(&store, bundle, printer).await?;
+    for planned in planned.iter().filter(|planned| !matches!(planned.way, Way::Stored(_))) {
+        publish_where_it_lacks(&store, planned.bundle, &had.packed, &deeds).await?;
     }
-    Ok(Some(request(world, module, had.bundles, assign, Mode::Do)?))
+    let bundles = had.bundles;
+    if deeds.push(&module.manifest) {
+        return Ok(Some(request(world, module, bundles, assign, Mode::Do)?));
+    }
+    let request = request(world, module, bundles, assign, Mode::DryRun)?;
+    let answer = ask(session, &request).await?;
+    print_planned(means, &answer);
+    Ok(None)
 }
 
-fn say_what_would_be_built(planned: &[Planned<'_>], printer: &Printer) {
-    for planned in planned.iter().filter(|planned| planned.way == Way::Build) {
-        let (step, what) = (planned.bundle.name.to_string(), builds::build_line(planned));
-        printer.event(&Event::WouldDo { step, what });
+/// What is done, each told before it is; or only told.
+struct Deeds<'a> {
+    mode: Mode,
+    printer: &'a Printer,
+}
+
+impl Deeds<'_> {
+    fn shall(&self, bundle: &Bundle, what: String) -> bool {
+        self.tell(bundle.name.to_string(), what)
+    }
+
+    fn push(&self, manifest: &Manifest) -> bool {
+        self.tell(manifest.name.to_string(), format!("push {} {}", manifest.name, manifest.version))
+    }
+
+    fn tell(&self, step: String, what: String) -> bool {
+        let is_done = self.mode == Mode::Do;
+        let event = if is_done { Event::Effect { step, what } } else { Event::WouldDo { step, what } };
+        self.printer.event(&event);
+        is_done
+    }
+}
+
+/// One that is yet to be built is published, for all that a dry run knows.
+async fn publish_where_it_lacks(
+    store: &Store,
+    bundle: &Bundle,
+    packed: &[PackedBundle],
+    deeds: &Deeds<'_>,
+) -> Result<()> {
+    let is_its = |packed: &&PackedBundle| {
+        let config = &packed.packed.config;
+        (&config.name, config.system) == (&bundle.name, bundle.system)
+    };
+    let packed = packed.iter().find(is_its);
+    if let Some(packed) = packed {
+        let lacks = store.lacks(&publication(packed)).await.map_err(|error| registry::failure(&error))?;
+        if lacks.is_empty() {
+            let text = format!("{} is in the store already", packed.packed.digest);
+            deeds.printer.event(&Event::Note { step: bundle.name.to_string(), text });
+            return Ok(());
+        }
+    }
+    let is_done = deeds.shall(bundle, format!("publish bundle {} for {}", bundle.name, bundle.system));
+    match packed {
+        Some(packed) if is_done => publish(store, packed, deeds.printer).await.map(drop),
+        _ => Ok(()),
     }
 }
 
 /// Builds what has to be, and looks whether all that is to be packed may be a bundle's program.
-async fn build(module: &Module, planned: &[Planned<'_>], build: Build, printer: &Printer) -> Result<()> {
+async fn build(module: &Module, planned: &[Planned<'_>], build: Build, deeds: &Deeds<'_>) -> Result<()> {
     if build == Build::Never
         && let Some(failure) = builds::not_built(planned)
     {
         return Err(failure);
     }
     let mut faults = Vec::new();
-    for Planned { need, bundle, way } in planned {
+    for planned in planned {
+        let Planned { need, bundle, way } = planned;
         let done = match way {
-            Way::Build => module.build(bundle, printer).await.and_then(|()| module.check(bundle)),
+            Way::Build => {
+                deeds.shall(bundle, builds::build_line(planned));
+                module.build(bundle, deeds.printer).await.and_then(|()| module.check(bundle))
+            }
             Way::Pack => module.check(bundle),
             Way::Stored(_) | Way::None => Ok(()),
         };
@@ -278,20 +331,25 @@ pub fn by_system(packed: &[PackedBundle]) -> Bundles {
     bundles
 }
 
+/// What publishing a bundle means.
+#[must_use]
+pub fn publication(bundle: &PackedBundle) -> Publication<'_> {
+    Publication {
+        archive: bundle.archive.as_std_path(),
+        digest: &bundle.packed.digest,
+        size: bundle.packed.size,
+        config: &bundle.packed.config,
+        created: None,
+    }
+}
+
 /// Puts a bundle into the store, and says whether that was needed.
 ///
 /// # Errors
 /// When the store does not take it.
 pub async fn publish(store: &Store, bundle: &PackedBundle, printer: &Printer) -> Result<PublishedNow> {
-    let config = &bundle.packed.config;
-    let step = config.name.to_string();
-    let publication = Publication {
-        archive: bundle.archive.as_std_path(),
-        digest: &bundle.packed.digest,
-        size: bundle.packed.size,
-        config,
-        created: None,
-    };
+    let step = bundle.packed.config.name.to_string();
+    let publication = publication(bundle);
     let meter = Meter::new(printer, step.as_str(), "sent");
     let told = move |done, total| meter.told(done, total);
     let published = store.publish(&publication, &told).await.map_err(|error| registry::failure(&error))?;

@@ -104,52 +104,36 @@ impl Store {
         publication: &Publication<'_>,
         progress: Progress<'_>,
     ) -> Result<Published, StoreError> {
-        let Publication { archive, digest, size, config, created } = *publication;
-        let repository = self.repository(&config.name);
-        let manifest = Manifest::new(config, digest, size, created);
-        let manifest_bytes = manifest.to_bytes();
-        let manifest_digest = Digest::of(&manifest_bytes);
-        let not_tag = |fault: AddressFault| StoreError::NotBundle {
-            what: config.name.to_string(),
-            found: fault.to_string(),
-        };
-        let tag: Tag = tag_of(config).parse().map_err(not_tag)?;
-        let version: Tag = version_tag(&config.version).parse().map_err(not_tag)?;
-        let look = Look {
-            repository: &repository,
-            manifest: &manifest,
-            digest: &manifest_digest,
-            tag: &tag,
-            version: &version,
-            config,
-        };
-
+        let Publication { archive, digest, size, config, .. } = *publication;
+        let described = self.describe(publication)?;
+        let Described { repository, manifest, manifest_bytes, manifest_digest, tag, version } = &described;
+        let look = described.look(config);
         let seen = patiently!(self, self.look(&look));
-        let actions = decide(&seen, &manifest_digest);
+        let actions = decide(&seen, manifest_digest);
         for action in &actions {
             match action {
                 Action::Send(Part::Archive) => {
                     let blob = Blob { content: Content::File(archive), digest, size };
-                    self.upload(&repository, &blob, progress).await?;
-                    patiently!(self, self.verify(&repository, digest, size, crate::SILENT));
+                    self.upload(repository, &blob, progress).await?;
+                    patiently!(self, self.verify(repository, digest, size, crate::SILENT));
                 }
                 Action::Send(Part::Config) => {
                     let content = Content::Bytes(config.to_bytes().into());
                     let blob = Blob { content, digest: &manifest.config.digest, size: manifest.config.size };
-                    self.upload(&repository, &blob, crate::SILENT).await?;
+                    self.upload(repository, &blob, crate::SILENT).await?;
                     let Descriptor { digest, size, .. } = &manifest.config;
-                    patiently!(self, self.verify(&repository, digest, *size, crate::SILENT));
+                    patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
                 }
                 Action::PutManifest => {
                     let name = manifest_digest.as_str();
-                    patiently!(self, self.put(&repository, name, MANIFEST_TYPE, &manifest_bytes));
+                    patiently!(self, self.put(repository, name, MANIFEST_TYPE, manifest_bytes));
                 }
                 Action::PutTag => {
-                    patiently!(self, self.put_tag(&look, &seen, &manifest_bytes));
+                    patiently!(self, self.put_tag(&look, &seen, manifest_bytes));
                 }
                 Action::PutIndex => {
                     let (name, version) = (config.name.as_str(), &config.version);
-                    patiently!(self, self.put_index(&repository, name, version));
+                    patiently!(self, self.put_index(repository, name, version));
                 }
             }
         }
@@ -164,9 +148,38 @@ impl Store {
         Ok(Published {
             tagged: reference(tag.clone()),
             version: reference(version.clone()),
-            manifest: manifest_digest,
+            manifest: manifest_digest.clone(),
             bundle: digest.clone(),
             done: actions,
+        })
+    }
+
+    /// What of it is not in the store yet: what publishing it would do now.
+    ///
+    /// # Errors
+    /// When the store cannot be reached, or has something else under these digests.
+    pub async fn lacks(&self, publication: &Publication<'_>) -> Result<Vec<Action>, StoreError> {
+        let described = self.describe(publication)?;
+        let seen = self.look(&described.look(publication.config)).await?;
+        Ok(decide(&seen, &described.manifest_digest))
+    }
+
+    /// Where a bundle is found, and what describes it there.
+    fn describe(&self, publication: &Publication<'_>) -> Result<Described, StoreError> {
+        let Publication { digest, size, config, created, .. } = *publication;
+        let manifest = Manifest::new(config, digest, size, created);
+        let manifest_bytes = manifest.to_bytes();
+        let not_tag = |fault: AddressFault| StoreError::NotBundle {
+            what: config.name.to_string(),
+            found: fault.to_string(),
+        };
+        Ok(Described {
+            repository: self.repository(&config.name),
+            manifest_digest: Digest::of(&manifest_bytes),
+            tag: tag_of(config).parse().map_err(not_tag)?,
+            version: version_tag(&config.version).parse().map_err(not_tag)?,
+            manifest,
+            manifest_bytes,
         })
     }
 
@@ -228,6 +241,29 @@ impl Store {
         let url = self.url(&format!("{repository}/manifests/{name}"))?;
         let request = self.http.put(url.clone()).header(CONTENT_TYPE, media_type).body(document.to_vec());
         refused(self.send(request, &url).await?, &url, &[StatusCode::CREATED]).await.map(drop)
+    }
+}
+
+/// Where a bundle is found, and what describes it there.
+struct Described {
+    repository: Repository,
+    manifest: Manifest,
+    manifest_bytes: Vec<u8>,
+    manifest_digest: Digest,
+    tag: Tag,
+    version: Tag,
+}
+
+impl Described {
+    fn look<'a>(&'a self, config: &'a Config) -> Look<'a> {
+        Look {
+            repository: &self.repository,
+            manifest: &self.manifest,
+            digest: &self.manifest_digest,
+            tag: &self.tag,
+            version: &self.version,
+            config,
+        }
     }
 }
 

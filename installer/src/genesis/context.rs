@@ -6,18 +6,19 @@
 use std::time::Instant;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use mesh_engine::{Endpoint, Engine};
-use mesh_protocol::id::{MeshName, PlanId, SeatName};
+use mesh_engine::Endpoint;
+use mesh_protocol::id::{MeshName, ModuleName, PlanId, SeatName};
 use mesh_protocol::layout::Layout;
 use mesh_protocol::subject::CONTROLLER_SEAT;
 
 use super::origin::Origin;
+use super::parts::Parts;
 use super::step::Step;
 use crate::cli;
 use crate::config;
 use crate::controller_source::ControllerSource;
-use crate::door::Door;
 use crate::follow::watch::Watch;
+use crate::images;
 use crate::journal::Journal;
 use crate::mesh_file::{self, Asked, DEFAULT_BUS_PORT, DEFAULT_STORE_PORT, Inputs, MeshFile};
 use crate::module::PackedBundle;
@@ -25,7 +26,6 @@ use crate::output::event::Stage;
 use crate::output::{Code, Event, Failure, Printer, Result};
 use crate::prober::{Figures, Prober};
 use crate::recording::{self, Occasion};
-use crate::session::Session;
 use crate::world::World;
 
 /// Whether anything may be touched.
@@ -45,8 +45,15 @@ pub(super) struct Images {
     pub(super) store: Option<String>,
 }
 
+/// Something that is done, or would be.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Deed {
+    pub(super) step: Step,
+    pub(super) what: String,
+}
+
 /// What the steps hand on to each other.
-pub(super) struct Context<'a> {
+pub(super) struct Context<'a, P> {
     pub(super) world: &'a World,
     pub(super) layout: Layout,
     pub(super) options: cli::Genesis,
@@ -56,32 +63,40 @@ pub(super) struct Context<'a> {
     pub(super) step: Step,
     pub(super) journal: Option<Journal>,
     pub(super) mesh: Option<MeshFile>,
-    pub(super) door: Door,
+    pub(super) parts: P,
     pub(super) seat: SeatName,
     pub(super) controller: Option<ControllerSource>,
     pub(super) packed: Option<PackedBundle>,
     pub(super) images: Images,
-    pub(super) session: Option<Session>,
     pub(super) plan: Option<PlanId>,
     pub(super) prober: Option<Prober>,
     pub(super) figures: Option<Figures>,
-    engine: Option<Engine>,
+    /// A dry run that found no host has it started, as far as what comes later is concerned.
+    pub(super) host_starts: bool,
+    /// All that was done, or would be, in this order.
+    pub(super) deeds: Vec<Deed>,
+    /// Where a dry run packs: nothing of it is in the mesh's folder, and it goes with this value.
+    aside: Option<tempfile::TempDir>,
     watch: Watch,
     began: Instant,
 }
 
-impl<'a> Context<'a> {
+/// The seat that all this is about.
+pub(super) fn controller_seat() -> Result<SeatName> {
+    CONTROLLER_SEAT.parse().map_err(|error| Failure::of(Code::Internal, &error))
+}
+
+impl<'a, P: Parts> Context<'a, P> {
     pub(super) fn new(
         world: &'a World,
         layout: Layout,
         options: cli::Genesis,
         printer: &'a Printer,
-        touch: Touch,
+        parts: P,
     ) -> Result<Self> {
-        let seat = CONTROLLER_SEAT.parse().map_err(|error| Failure::of(Code::Internal, &error))?;
+        let touch = if options.dry_run { Touch::Nothing } else { Touch::World };
         Ok(Self {
             world,
-            door: Door::new(layout.door()),
             layout,
             options,
             printer,
@@ -90,15 +105,17 @@ impl<'a> Context<'a> {
             step: Step::Preflight,
             journal: None,
             mesh: None,
-            seat,
+            parts,
+            seat: controller_seat()?,
             controller: None,
             packed: None,
             images: Images::default(),
-            session: None,
             plan: None,
             prober: None,
             figures: None,
-            engine: None,
+            host_starts: false,
+            deeds: Vec::new(),
+            aside: None,
             watch: Watch::new(printer.now()),
             began: Instant::now(),
         })
@@ -188,6 +205,11 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The controller's module, where its manifest can be read.
+    pub(super) fn controller_module(&self) -> Option<ModuleName> {
+        self.controller().ok().map(|controller| controller.module.manifest.name)
+    }
+
     pub(super) fn mesh(&self) -> Result<&MeshFile> {
         self.mesh
             .as_ref()
@@ -199,7 +221,9 @@ impl<'a> Context<'a> {
         let mut mesh = self.mesh()?.clone();
         change(&mut mesh);
         if self.mesh.as_ref() != Some(&mesh) {
-            mesh.write(&self.layout)?;
+            if self.touch == Touch::World {
+                mesh.write(&self.layout)?;
+            }
             self.mesh = Some(mesh);
         }
         Ok(())
@@ -207,31 +231,7 @@ impl<'a> Context<'a> {
 
     /// The endpoint of the engine, and how it was found.
     pub(super) fn endpoint(&self) -> Result<Endpoint> {
-        mesh_engine::endpoint::resolve(None, &self.world.engine_environment()).map_err(|error| {
-            Failure::of(Code::EngineEndpoint, &error)
-                .hint("mend DOCKER_HOST, DOCKER_CONTEXT or docker's current context")
-        })
-    }
-
-    /// The engine, connected once.
-    pub(super) async fn engine(&mut self) -> Result<Engine> {
-        if let Some(engine) = &self.engine {
-            return Ok(engine.clone());
-        }
-        let endpoint = self.endpoint()?;
-        let engine = Engine::connect(&endpoint).await.map_err(|error| engine_failure(&error))?;
-        self.engine = Some(engine.clone());
-        Ok(engine)
-    }
-
-    /// The mesh over its bus, connected once.
-    pub(super) async fn session(&mut self) -> Result<Session> {
-        if let Some(session) = &self.session {
-            return Ok(session.clone());
-        }
-        let session = Session::open(&self.layout, self.mesh()?).await?;
-        self.session = Some(session.clone());
-        Ok(session)
+        images::endpoint(self.world)
     }
 
     /// Ends the probing of the seat: its figures are kept, and the recording of the handover.
@@ -239,8 +239,8 @@ impl<'a> Context<'a> {
         let Some(prober) = self.prober.take() else { return };
         let probed = prober.stop_and_tell().await;
         self.figures = Some(probed.figures.clone());
-        let Ok(Some(observed)) = self.door.observe_if_there().await else { return };
-        let handover = observed.report.handovers.iter().find(|handover| handover.seat == self.seat);
+        let Ok(seen) = self.parts.host().await else { return };
+        let handover = seen.handovers.iter().find(|handover| handover.seat == self.seat);
         if let (Some(handover), Some(mesh)) = (handover, &self.mesh) {
             let occasion = Occasion { command: "genesis", plan: self.plan.as_ref() };
             let recording = recording::compose(mesh, occasion, &probed, handover);
@@ -263,10 +263,18 @@ impl<'a> Context<'a> {
         Ok(())
     }
 
-    /// Writes down what is about to be done.
-    pub(super) fn effect(&mut self, what: impl Into<String>) -> Result<()> {
-        let step = self.step.to_string();
-        self.tell(&Event::Effect { step, what: what.into() })
+    /// Writes down and says what is about to be done; and whether it is: a dry run only says it. So the two list the same,
+    /// where what they decide from is the same.
+    pub(super) fn shall(&mut self, what: impl Into<String>) -> Result<bool> {
+        let (step, what) = (self.step, what.into());
+        self.deeds.push(Deed { step, what: what.clone() });
+        match self.touch {
+            Touch::World => self.tell(&Event::Effect { step: step.to_string(), what }).map(|()| true),
+            Touch::Nothing => {
+                self.printer.event(&Event::WouldDo { step: step.to_string(), what });
+                Ok(false)
+            }
+        }
     }
 
     /// Says something about the present step.
@@ -299,6 +307,16 @@ impl<'a> Context<'a> {
     /// Where packed bundles and layers lie until they are published.
     pub(super) fn work_folder(&self) -> Utf8PathBuf {
         self.layout.genesis_work()
+    }
+
+    /// Where a bundle is packed that is only to be looked at.
+    pub(super) fn aside(&mut self) -> Result<Utf8PathBuf> {
+        let failed = |error: &std::io::Error| Failure::because(Code::Io, "no room to pack", error);
+        if self.aside.is_none() {
+            self.aside = Some(tempfile::tempdir().map_err(|error| failed(&error))?);
+        }
+        let path = self.aside.as_ref().map(|folder| folder.path().to_owned()).unwrap_or_default();
+        Utf8PathBuf::try_from(path).map_err(|error| Failure::of(Code::Io, &error))
     }
 }
 

@@ -5,10 +5,10 @@
 //! Later goals supersede earlier ones. Above all: a mesh whose controller is or was a process has every goal but the
 //! last behind it, whatever else is broken; no step that raises a container is ever done on it.
 
-use mesh_protocol::door::Observed;
 use mesh_protocol::handover::{Form, State};
 use mesh_protocol::id::{PlanId, ResourceId, ResourceKind, SeatName};
 
+use super::parts::HostSeen;
 use super::step::Step;
 
 /// What was seen of a mesh.
@@ -50,18 +50,14 @@ pub enum Decision {
 
 /// What the host's own record says became of the controller. `container` is the resource that genesis raises.
 #[must_use]
-pub fn controller_of(observed: &Observed, container: &ResourceId, seat: &SeatName) -> Controller {
-    let handed_over = observed
-        .report
+pub fn controller_of(seen: &HostSeen, container: &ResourceId, seat: &SeatName) -> Controller {
+    let handed_over = seen
         .handovers
         .iter()
         .any(|report| &report.seat == seat && matches!(report.state, State::Removing | State::Done));
-    let removed = observed.tombstones.iter().any(|tombstone| &tombstone.id == container);
+    let removed = seen.tombstones.iter().any(|tombstone| &tombstone.id == container);
     let holds = |kind: ResourceKind| {
-        observed
-            .ledger
-            .iter()
-            .any(|entry| entry.id.kind() == kind && entry.section.seat.as_ref() == Some(seat))
+        seen.ledger.iter().any(|entry| entry.id.kind() == kind && entry.section.seat.as_ref() == Some(seat))
     };
     match (handed_over || removed, holds(ResourceKind::Container), holds(ResourceKind::Process)) {
         (true, _, _) | (false, false, true) => Controller::Process,
@@ -155,16 +151,15 @@ mod tests {
         use super::*;
         use jiff::Timestamp;
         use mesh_protocol::declaration::ModuleSection;
-        use mesh_protocol::door::{BusLink, LedgerEntry, Standing, Tombstone};
+        use mesh_protocol::door::{LedgerEntry, Standing, Tombstone};
         use mesh_protocol::handover::{HandoverReport, Side};
-        use mesh_protocol::id::{Digest, Generation, System, Token};
-        use mesh_protocol::report::{NodeState, Report};
+        use mesh_protocol::id::{Digest, Generation};
 
         fn id(text: &str) -> ResourceId {
             text.parse().unwrap()
         }
 
-        fn observed(ledger: &[&str]) -> Observed {
+        fn seen(ledger: &[&str]) -> HostSeen {
             let entry = |text: &&str| LedgerEntry {
                 id: id(text),
                 digest: Digest::of(b""),
@@ -186,37 +181,7 @@ mod tests {
                 standing: Standing::Declared,
                 generation: Generation::FIRST,
             };
-            Observed {
-                pid: 1,
-                started: Timestamp::UNIX_EPOCH,
-                report: Report {
-                    format: 1,
-                    mesh: "m1".parse().unwrap(),
-                    node: "n1".parse().unwrap(),
-                    system: System::LinuxAmd64,
-                    boot_id: String::new(),
-                    host_version: String::new(),
-                    time: Timestamp::UNIX_EPOCH,
-                    number: 1,
-                    host_started: Timestamp::UNIX_EPOCH,
-                    check_interval_ms: None,
-                    accepted: None,
-                    token: Token::default(),
-                    applied: None,
-                    state: NodeState::Empty,
-                    refused: None,
-                    refused_count: 0,
-                    diverged: None,
-                    secrets: Vec::new(),
-                    resources: Vec::new(),
-                    instances: Vec::new(),
-                    handovers: Vec::new(),
-                },
-                declaration: None,
-                ledger: ledger.iter().map(entry).collect(),
-                tombstones: Vec::new(),
-                bus: BusLink::Down { since: Timestamp::UNIX_EPOCH, error: String::new() },
-            }
+            HostSeen { ledger: ledger.iter().map(entry).collect(), ..HostSeen::default() }
         }
 
         fn handover(state: State) -> HandoverReport {
@@ -241,18 +206,18 @@ mod tests {
             }
         }
 
-        fn controller(observed: &Observed) -> Controller {
+        fn controller(seen: &HostSeen) -> Controller {
             let seat = "mesh-controller".parse().unwrap();
-            controller_of(observed, &id("container:mesh-controller"), &seat)
+            controller_of(seen, &id("container:mesh-controller"), &seat)
         }
 
         #[test]
         fn the_hosts_record_tells() {
-            assert_eq!(controller(&observed(&[])), Controller::None);
-            assert_eq!(controller(&observed(&["container:mesh-controller"])), Controller::Container);
+            assert_eq!(controller(&seen(&[])), Controller::None);
+            assert_eq!(controller(&seen(&["container:mesh-controller"])), Controller::Container);
             let both = ["container:mesh-controller", "process:mesh-controller"];
-            assert_eq!(controller(&observed(&both)), Controller::Container);
-            assert_eq!(controller(&observed(&["process:mesh-controller"])), Controller::Process);
+            assert_eq!(controller(&seen(&both)), Controller::Container);
+            assert_eq!(controller(&seen(&["process:mesh-controller"])), Controller::Process);
         }
 
         #[test]
@@ -265,23 +230,23 @@ mod tests {
                 (State::Removing, Controller::Process),
                 (State::Done, Controller::Process),
             ] {
-                let mut observed = observed(&both);
-                observed.report.handovers.push(handover(state));
-                assert_eq!(controller(&observed), expected, "{state:?}");
+                let mut seen = seen(&both);
+                seen.handovers.push(handover(state));
+                assert_eq!(controller(&seen), expected, "{state:?}");
             }
         }
 
         #[test]
         fn a_tombstone_outlives_everything() {
-            let mut observed = observed(&[]);
-            observed.tombstones.push(Tombstone {
+            let mut seen = seen(&[]);
+            seen.tombstones.push(Tombstone {
                 id: id("container:mesh-controller"),
                 digest: Digest::of(b""),
                 engine_id: None,
                 generation: Generation(3),
                 time: Timestamp::UNIX_EPOCH,
             });
-            assert_eq!(controller(&observed), Controller::Process);
+            assert_eq!(controller(&seen), Controller::Process);
         }
     }
 }

@@ -5,13 +5,10 @@
 
 use std::time::Duration;
 
-use mesh_protocol::handover::State;
-
 use super::super::Reached;
 use super::super::context::Context;
-use super::super::plan::{Controller, controller_of};
+use super::super::parts::{Parts, Removal};
 use super::push::probe;
-use crate::follow;
 use crate::output::{Code, Failure, Result};
 
 /// A trial that never gets ready takes 30 s, and waiting for its surroundings ten minutes at most.
@@ -22,17 +19,25 @@ const REMOVAL_LIMIT: Duration = Duration::from_secs(60);
 
 const POLL: Duration = Duration::from_millis(25);
 
-pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
-    let session = context.session().await?;
+pub(super) async fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reached> {
+    let replaces = context.controller()?.container()?;
+    if !context.shall(format!("hand the seat over from {replaces} to the process"))? {
+        return Ok(Reached::Now(String::new()));
+    }
     probe(context).await?;
+    let mesh = context.mesh()?.clone();
     let plan = match &context.plan {
         Some(plan) => plan.clone(),
-        None => super::super::observe::open_plan(context, &session).await.ok_or_else(|| {
-            Failure::new(Code::NotReached, "no plan for the controller is open").hint("run this again")
-        })?,
+        None => {
+            let module = context.controller()?.module.manifest.name;
+            let seat = context.parts.seat(&mesh, &module).await;
+            seat.and_then(|seat| seat.open_plan).ok_or_else(|| {
+                Failure::new(Code::NotReached, "no plan for the controller is open").hint("run this again")
+            })?
+        }
     };
     context.plan = Some(plan.clone());
-    follow::follow(&session, &plan, PLAN_LIMIT, context.printer).await?;
+    context.parts.follow(&mesh, &plan, PLAN_LIMIT).await?;
     let pending = removal(context).await?;
     context.end_probe().await;
     let now = (context.world.clock)();
@@ -47,21 +52,17 @@ pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
 }
 
 /// Waits until the container is gone, or the host says that it goes on without.
-async fn removal(context: &Context<'_>) -> Result<Option<String>> {
-    let container = context.mesh()?.inputs.replaces.clone();
+async fn removal<P: Parts>(context: &Context<'_, P>) -> Result<Option<String>> {
+    let mesh = context.mesh()?;
     let deadline = tokio::time::Instant::now() + REMOVAL_LIMIT;
     loop {
-        let observed = context.door.observe().await?;
-        let report = observed.report.handovers.iter().find(|report| report.seat == context.seat);
-        if let Some(pending) = report.and_then(|report| report.cleanup_pending.clone()) {
-            return Ok(Some(pending));
-        }
-        let held = observed.ledger.iter().any(|entry| entry.id == container);
-        let is_done = report.is_none_or(|report| report.state == State::Done);
-        if controller_of(&observed, &container, &context.seat) == Controller::Process && !held && is_done {
-            return Ok(None);
+        match context.parts.removal(mesh).await? {
+            Removal::Done => return Ok(None),
+            Removal::Pending(pending) => return Ok(Some(pending)),
+            Removal::Waits => {}
         }
         if tokio::time::Instant::now() > deadline {
+            let container = &mesh.inputs.replaces;
             return Err(Failure::new(Code::NotReached, format!("{container} is still there"))
                 .expected(format!("it to be removed within {} s", REMOVAL_LIMIT.as_secs()))
                 .hint("see mesh logs host"));

@@ -8,55 +8,44 @@ use mesh_protocol::bus::identity::{self, MeshKeys, ServerSettings, User};
 use mesh_protocol::id::ModuleName;
 
 use super::super::Reached;
-use super::super::context::Context;
+use super::super::context::{Context, Touch};
+use super::super::parts::Parts;
 use crate::machine::ports;
 use crate::mesh_file::MeshFile;
 use crate::output::{Code, Failure, Result};
 use crate::prober;
 use crate::session::OPERATOR;
 use crate::third_party::{self, ThirdParty};
-use mesh_durable::{self as durable, Written, checkpoint};
+use mesh_durable::{self as durable, checkpoint};
 
 /// Enough letters that two meshes never meet: 26 * 32^9 of them.
 const MESH_ID_LENGTH: usize = 10;
 
-pub(super) fn would(context: &Context<'_>) -> Vec<String> {
-    let root = context.layout.root();
-    match &context.mesh {
-        Some(mesh) => vec![format!("keep the identity of mesh {} in {root}", mesh.mesh)],
-        None => vec![
-            format!("make folder {root}, a mesh id and keys in it"),
-            "make credentials for host, operator and prober, and the secrets of controller, bus and store"
-                .to_owned(),
-        ],
-    }
-}
-
-pub(super) fn reach(context: &mut Context<'_>) -> Result<Reached> {
+pub(super) fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reached> {
     let mut made = 0;
     if context.mesh.is_none() {
         made += 1;
         begin(context)?;
     }
     let layout = context.layout.clone();
-    for folder in [
-        layout.all_secrets(),
-        layout.programs(),
-        layout.host(),
-        context.work_folder(),
-        root_of(&layout.log("x")),
-    ] {
-        durable::ensure_folder(&folder, 0o700).map_err(|error| Failure::of(Code::Io, &error))?;
+    if context.touch == Touch::World {
+        let work = context.work_folder();
+        for folder in
+            [layout.all_secrets(), layout.programs(), layout.host(), work, root_of(&layout.log("x"))]
+        {
+            durable::ensure_folder(&folder, 0o700).map_err(|error| Failure::of(Code::Io, &error))?;
+        }
     }
     let keys = match MeshKeys::load(&layout.identity()).map_err(|error| Failure::of(Code::Io, &error))? {
         Some(keys) => keys,
         None => {
             made += 1;
-            context.effect("make the mesh's keys")?;
             let keys = MeshKeys::generate((context.world.clock)());
-            let saved =
-                checkpoint::around(|| "keep the mesh's keys".to_owned(), || keys.save(&layout.identity()));
-            saved.map_err(|error| Failure::of(Code::Io, &error))?;
+            if context.shall("make the mesh's keys")? {
+                let save = || keys.save(&layout.identity());
+                let saved = checkpoint::around(|| "keep the mesh's keys".to_owned(), save);
+                saved.map_err(|error| Failure::of(Code::Io, &error))?;
+            }
             keys
         }
     };
@@ -71,7 +60,7 @@ fn root_of(path: &Utf8Path) -> Utf8PathBuf {
     path.parent().unwrap_or(path).to_owned()
 }
 
-fn begin(context: &mut Context<'_>) -> Result<()> {
+fn begin<P: Parts>(context: &mut Context<'_, P>) -> Result<()> {
     let inputs = context.inputs(|| {
         ports::free_port().map_err(|error| Failure::because(Code::PortTaken, "no port is free", &error))
     })?;
@@ -79,14 +68,15 @@ fn begin(context: &mut Context<'_>) -> Result<()> {
     let label = label.map_err(|error| Failure::because(Code::Io, "no randomness", &error))?;
     let id = label.parse().map_err(|error| Failure::of(Code::Internal, &error))?;
     let mesh = MeshFile::new(id, (context.world.clock)(), inputs);
-    context.effect(format!("begin mesh {} ({})", mesh.inputs.name, mesh.mesh))?;
-    mesh.write(&context.layout)?;
+    if context.shall(format!("begin mesh {} in {}", mesh.inputs.name, mesh.inputs.root))? {
+        mesh.write(&context.layout)?;
+    }
     context.mesh = Some(mesh);
     Ok(())
 }
 
 /// A credential has a key of its own that nothing else tells: what is there stays.
-fn credentials(context: &mut Context<'_>, keys: &MeshKeys) -> Result<u32> {
+fn credentials<P: Parts>(context: &mut Context<'_, P>, keys: &MeshKeys) -> Result<u32> {
     let mesh = context.mesh()?.clone();
     let layout = context.layout.clone();
     let operator = OPERATOR.parse().map_err(|error| Failure::of(Code::Internal, &error))?;
@@ -112,7 +102,7 @@ fn credentials(context: &mut Context<'_>, keys: &MeshKeys) -> Result<u32> {
 }
 
 /// The configurations follow from keys and inputs: they are what they should be, or are written again.
-fn secrets(context: &mut Context<'_>, keys: &MeshKeys) -> Result<u32> {
+fn secrets<P: Parts>(context: &mut Context<'_, P>, keys: &MeshKeys) -> Result<u32> {
     let mesh = context.mesh()?.clone();
     let layout = context.layout.clone();
     let place = |module: &ModuleName, name: &str| layout.secrets(module).join(name);
@@ -130,13 +120,14 @@ fn secrets(context: &mut Context<'_>, keys: &MeshKeys) -> Result<u32> {
     Ok(made)
 }
 
-fn keep(context: &mut Context<'_>, path: &Utf8Path, bytes: &[u8]) -> Result<u32> {
+fn keep<P: Parts>(context: &mut Context<'_, P>, path: &Utf8Path, bytes: &[u8]) -> Result<u32> {
     if std::fs::read(path).is_ok_and(|found| found == bytes) {
         return Ok(0);
     }
-    context.effect(format!("write {path}"))?;
-    let failed = |error: durable::DurableError| Failure::of(Code::Io, &error);
-    durable::ensure_folder(&root_of(path), 0o700).map_err(failed)?;
-    let written = durable::write_unless_same(path, bytes, 0o600).map_err(failed)?;
-    Ok(u32::from(written == Written::New))
+    if context.shall(format!("write {path}"))? {
+        let failed = |error: durable::DurableError| Failure::of(Code::Io, &error);
+        durable::ensure_folder(&root_of(path), 0o700).map_err(failed)?;
+        durable::write(path, bytes, 0o600).map_err(failed)?;
+    }
+    Ok(1)
 }

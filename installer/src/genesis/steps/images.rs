@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use mesh_bundles::image::ImageArchive;
-use mesh_engine::{Engine, Image};
+use mesh_bundles::image::export::layer_of;
+use mesh_engine::Image;
 
 use super::super::Reached;
-use super::super::context::{Context, Images, engine_failure};
+use super::super::context::{Context, Images, Touch};
+use super::super::parts::Parts;
 use crate::config;
 use crate::images::{self, OWN_REGISTRY};
 use crate::machine;
@@ -22,63 +24,56 @@ use crate::third_party::ThirdParty;
 /// A registry in reach sends these images, some twenty megabytes, in less; one out of reach is given up by then.
 const PULL_LIMIT: Duration = Duration::from_secs(20);
 
-pub(super) fn would(context: &Context<'_>) -> Vec<String> {
-    let pulled = if context.options.wanted.offline { "" } else { ", pull it" };
-    let mut lines = vec!["load the controller's bundle, worn as an image, into the engine".to_owned()];
-    for third_party in ThirdParty::ALL {
-        let archive =
-            archives(context, third_party).first().map(|path| format!(", load {path}")).unwrap_or_default();
-        lines.push(format!(
-            "for {}: use {} if it is in the engine{archive}{pulled}, or assemble an image from {} of this machine",
-            third_party.name(),
-            third_party.official_image(),
-            third_party.program()
-        ));
-    }
-    lines
-}
-
-pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
-    let engine = context.engine().await?;
-    let before = context.mesh()?.images.clone();
-    let controller = controller(context, &engine).await?;
-    let bus = third_party(context, &engine, ThirdParty::Bus).await?;
-    let store = third_party(context, &engine, ThirdParty::Store).await?;
+pub(super) async fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reached> {
+    let before = context.deeds.len();
+    let controller = controller(context).await?;
+    let bus = third_party(context, ThirdParty::Bus).await?;
+    let store = third_party(context, ThirdParty::Store).await?;
     let text = format!("{controller}, {bus}, {store}");
     context.images.controller = Some(controller);
     context.images.bus = Some(bus);
     context.images.store = Some(store);
-    let is_same = before == context.mesh()?.images;
+    let is_same = context.deeds.len() == before;
     Ok(if is_same { Reached::Already(text) } else { Reached::Now(text) })
 }
 
 /// The bundle worn as an image, under a reference of this mesh's own: another mesh that goes takes its own reference
 /// away, and the image with the last one only.
-async fn controller(context: &mut Context<'_>, engine: &Engine) -> Result<String> {
-    let packed = context.packed.clone();
-    let packed = packed.ok_or_else(|| Failure::new(Code::Internal, "images before bundles"))?;
-    let digest = packed.packed.digest.clone();
-    let mesh = context.mesh()?.mesh.clone();
-    let reference = format!("{OWN_REGISTRY}/{mesh}/{}:{}", packed.packed.config.name, digest.short());
-    let archive = images::of_bundle(&packed, &reference)?;
-    if images::is_there(engine, &archive).await? {
-        // It bears this mesh's id: a kill may have kept it from being written down.
-        if let Some(image) = find(engine, &reference).await? {
-            remember(context, &reference, &image)?;
+async fn controller<P: Parts>(context: &mut Context<'_, P>) -> Result<String> {
+    let name = context.controller()?.module.manifest.name;
+    let what = format!("load the image of {name}, which is its bundle, into the engine");
+    let Some(packed) = context.packed.clone() else {
+        if context.touch == Touch::World {
+            return Err(Failure::new(Code::Internal, "images before bundles"));
         }
+        return context.shall(what).map(|_| format!("the image of {name}"));
+    };
+    let mesh = context.mesh()?.mesh.clone();
+    let reference =
+        format!("{OWN_REGISTRY}/{mesh}/{}:{}", packed.packed.config.name, packed.packed.digest.short());
+    let archive = images::of_bundle(&packed, &reference)?;
+    if let Some(image) = context.parts.image(&reference).await?
+        && layer_of(&image.labels).as_ref() == Some(&archive.layer)
+    {
+        // It bears this mesh's id: a kill may have kept it from being written down.
+        remember(context, &reference, &image.id)?;
         return Ok(reference);
     }
-    load_archive(context, engine, archive).await?;
+    if context.shall(what)? {
+        load(context, archive).await?;
+    }
     Ok(reference)
 }
 
 /// Looks right before they are used whether the images are still there: another mesh of this engine, or a person, may
 /// have taken away what they shared.
-pub(super) async fn still_there(context: &mut Context<'_>) -> Result<()> {
-    let engine = context.engine().await?;
+pub(super) async fn still_there<P: Parts>(context: &mut Context<'_, P>) -> Result<()> {
+    if context.touch == Touch::Nothing {
+        return Ok(());
+    }
     let Images { controller, bus, store } = context.images.clone();
     for reference in [controller, bus, store].into_iter().flatten() {
-        if find(&engine, &reference).await?.is_none() {
+        if context.parts.image(&reference).await?.is_none() {
             context.say(format!("image {reference} is gone: gets it again"));
             reach(context).await?;
             return Ok(());
@@ -87,62 +82,80 @@ pub(super) async fn still_there(context: &mut Context<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn third_party(context: &mut Context<'_>, engine: &Engine, wanted: ThirdParty) -> Result<String> {
+async fn third_party<P: Parts>(context: &mut Context<'_, P>, wanted: ThirdParty) -> Result<String> {
     let official = wanted.official_image();
     // What the host runs from already stays: another image would be another container.
-    if let Some(reference) = of_generation_one(context, wanted).await
-        && find(engine, &reference).await?.is_some()
+    if let Some(reference) = of_generation_one(context, wanted).await?
+        && context.parts.image(&reference).await?.is_some()
     {
         return Ok(reference);
     }
-    if find(engine, official).await?.is_some() {
+    if context.parts.image(official).await?.is_some() {
         return Ok(official.to_owned());
     }
-    if let Some(reference) = images::assembled_before(engine, wanted).await? {
+    if let Some(reference) = context.parts.assembled(wanted).await? {
         return Ok(reference);
     }
     if let Some(path) = archives(context, wanted).into_iter().next() {
-        context.say(format!("loads {path}"));
-        return load_file(context, engine, &path, wanted).await;
+        if context.shall(format!("load {path} into the engine"))? {
+            return load_file(context, &path, wanted).await;
+        }
+        return Ok(format!("an image of {path}"));
     }
-    let pulled = if context.options.wanted.offline { None } else { pull(context, engine, official).await };
-    match pulled {
-        Some(reference) => Ok(reference),
-        None => assemble(context, engine, wanted).await,
+    let path = context.world.variable("PATH").map(str::to_owned);
+    let program = machine::find_program(wanted.program(), path.as_deref());
+    let what = match (context.options.wanted.offline, &program) {
+        (true, None) => return Err(missing(wanted)),
+        (true, Some(program)) => format!("make an image of {program}"),
+        (false, None) => format!("pull {official}"),
+        (false, Some(program)) => {
+            format!("pull {official}, or make an image of {program} where it cannot be had")
+        }
+    };
+    if !context.shall(what)? {
+        return Ok(format!("an image of {}", wanted.program()));
     }
+    if !context.options.wanted.offline
+        && let Some(reference) = pull(context, official).await?
+    {
+        return Ok(reference);
+    }
+    assemble(context, &program.ok_or_else(|| missing(wanted))?, wanted).await
 }
 
-async fn of_generation_one(context: &Context<'_>, wanted: ThirdParty) -> Option<String> {
-    let observed = context.door.observe_if_there().await.ok()??;
-    let module = wanted.module().ok()?;
-    let declaration = observed.declaration?;
-    declaration.module(&module)?.containers.first().map(|container| container.image.clone())
+async fn of_generation_one<P: Parts>(context: &Context<'_, P>, wanted: ThirdParty) -> Result<Option<String>> {
+    let module = wanted.module()?;
+    let Some(declaration) = context.parts.host().await?.declaration else { return Ok(None) };
+    let container = declaration.module(&module).and_then(|section| section.containers.first());
+    Ok(container.map(|container| container.image.clone()))
 }
 
-fn archives(context: &Context<'_>, wanted: ThirdParty) -> Vec<Utf8PathBuf> {
+fn archives<P: Parts>(context: &Context<'_, P>, wanted: ThirdParty) -> Vec<Utf8PathBuf> {
     let Some(folder) = &context.options.wanted.images else { return Vec::new() };
     images::archives(&config::absolute(context.world, folder), wanted)
 }
 
-async fn load_file(
-    context: &mut Context<'_>,
-    engine: &Engine,
+/// Loads an archive. All that comes with it goes with this mesh, but for what was there before; and that it is ours is
+/// written down first, so that a kill leaves nothing that nobody knows.
+async fn load_file<P: Parts>(
+    context: &mut Context<'_, P>,
     path: &Utf8Path,
     wanted: ThirdParty,
 ) -> Result<String> {
-    context.effect(format!("load {path} into the engine"))?;
-    let before = images::listed(path);
     let mut there = Vec::new();
-    for reference in before.iter().flat_map(|image| &image.references) {
-        if find(engine, reference).await?.is_some() {
-            there.push(reference.clone());
+    for image in images::listed(path) {
+        for reference in image.references {
+            if context.parts.image(&reference).await?.is_some() {
+                there.push(reference);
+            } else {
+                remember(context, &reference, image.id.as_str())?;
+            }
         }
     }
-    let loaded = images::load_file(engine, path).await?;
-    // All that came with it goes with this mesh, but for what was there before.
+    let loaded = context.parts.load_file(path).await?;
     for image in &loaded {
         for reference in image.references.iter().filter(|reference| !there.contains(reference)) {
-            remember(context, reference, image)?;
+            remember(context, reference, &image.id)?;
         }
     }
     let image = images::choose(&loaded, wanted).ok_or_else(|| {
@@ -151,71 +164,67 @@ async fn load_file(
     })?;
     let reference = reference_of(image);
     if image.references.is_empty() {
-        remember(context, &reference, image)?;
+        remember(context, &reference, &image.id)?;
     }
     Ok(reference)
 }
 
 /// A registry out of reach is no failure: there is one more way.
-async fn pull(context: &mut Context<'_>, engine: &Engine, reference: &str) -> Option<String> {
-    context.say(format!("pulls {reference}"));
-    context.effect(format!("pull {reference}")).ok()?;
-    match engine.pull_image(reference, PULL_LIMIT).await {
+async fn pull<P: Parts>(context: &mut Context<'_, P>, reference: &str) -> Result<Option<String>> {
+    match context.parts.pull(reference, PULL_LIMIT).await {
         Ok(image) => {
-            remember(context, reference, &image).ok()?;
-            Some(reference.to_owned())
+            remember(context, reference, &image.id)?;
+            Ok(Some(reference.to_owned()))
         }
-        Err(error) => {
-            context.say(format!(
-                "{}; goes on with this machine's own program",
-                mesh_protocol::chain::chain(&error)
-            ));
-            None
+        Err(failure) => {
+            context.say(format!("{}; goes on with this machine's own program", failure.what));
+            Ok(None)
         }
     }
 }
 
-async fn assemble(context: &mut Context<'_>, engine: &Engine, wanted: ThirdParty) -> Result<String> {
-    let path = context.world.variable("PATH").map(str::to_owned);
-    let Some(binary) = machine::find_program(wanted.program(), path.as_deref()) else {
-        let archive = format!("{}.tar", wanted.name());
-        return Err(Failure::new(Code::ImageMissing, format!("there is no image for {}", wanted.name()))
-            .expected(format!(
-                "image {} in the engine, {archive} in the folder of --images, a registry in reach, or program {} in PATH",
-                wanted.official_image(),
-                wanted.program()
-            ))
-            .found("none of them")
-            .hint(format!("install the program (on Debian: package {}), or load the image", wanted.program())));
-    };
-    let made =
-        images::Program { binary: &binary, name: wanted.program(), arguments: wanted.entry_arguments() };
+fn missing(wanted: ThirdParty) -> Failure {
+    let archive = format!("{}.tar", wanted.name());
+    Failure::new(Code::ImageMissing, format!("there is no image for {}", wanted.name()))
+        .expected(format!(
+            "image {} in the engine, {archive} in the folder of --images, a registry in reach, or program {} in PATH",
+            wanted.official_image(),
+            wanted.program()
+        ))
+        .found("none of them")
+        .hint(format!("install the program (on Debian: package {}), or load the image", wanted.program()))
+}
+
+async fn assemble<P: Parts>(
+    context: &mut Context<'_, P>,
+    binary: &Utf8Path,
+    wanted: ThirdParty,
+) -> Result<String> {
+    let made = images::Program { binary, name: wanted.program(), arguments: wanted.entry_arguments() };
     let reference = made.reference()?;
-    context.say(format!("assembles {reference} from {binary}"));
     let archive = images::of_program(&made, &reference, &context.work_folder()).await?;
-    load_archive(context, engine, archive).await?;
+    load(context, archive).await?;
     Ok(reference)
 }
 
-async fn load_archive(context: &mut Context<'_>, engine: &Engine, archive: ImageArchive) -> Result<()> {
+/// That it is ours is written down first: an engine that names images otherwise than by their configuration says its own
+/// name afterwards.
+async fn load<P: Parts>(context: &mut Context<'_, P>, archive: ImageArchive) -> Result<()> {
     let reference = archive.reference.clone();
-    context.effect(format!("load image {reference} into the engine"))?;
-    let image = images::load(engine, archive, &context.work_folder()).await?;
-    remember(context, &reference, &image)
+    remember(context, &reference, archive.id.as_str())?;
+    let work = context.work_folder();
+    let image = context.parts.load(archive, &work).await?;
+    remember(context, &reference, &image.id)
 }
 
-/// What this mesh put into the engine, `down` may take out again.
-fn remember(context: &mut Context<'_>, reference: &str, image: &Image) -> Result<()> {
-    let loaded = LoadedImage { reference: reference.to_owned(), id: image.id.clone() };
+/// What this mesh put into the engine, or is about to, `down` may take out again.
+fn remember<P: Parts>(context: &mut Context<'_, P>, reference: &str, id: &str) -> Result<()> {
+    let loaded = LoadedImage { reference: reference.to_owned(), id: id.to_owned() };
     context.change_mesh(|mesh| {
         if !mesh.images.contains(&loaded) {
             mesh.images.push(loaded);
         }
     })
-}
-
-async fn find(engine: &Engine, reference: &str) -> Result<Option<Image>> {
-    engine.find_image(reference).await.map_err(|error| engine_failure(&error))
 }
 
 fn reference_of(image: &Image) -> String {

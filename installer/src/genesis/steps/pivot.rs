@@ -8,19 +8,16 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 use mesh_protocol::declaration::{self, Declaration};
-use mesh_protocol::door::{DoorAnswer, DoorRequest, Observed};
 use mesh_protocol::genesis_form;
 use mesh_protocol::id::{Digest, Generation, ModuleName, System, Token};
-use mesh_protocol::report::{ResourceState, SecretHeld};
+use mesh_protocol::report::SecretHeld;
 use mesh_protocol::section::{self, NodeContext};
-use mesh_protocol::verb::{StatusAnswer, Verb};
 
 use super::super::Reached;
-use super::super::context::Context;
-use crate::door::{self, unexpected};
+use super::super::context::{Context, Touch};
+use super::super::parts::Parts;
 use crate::mesh_file::MeshFile;
 use crate::output::{Code, Failure, Result};
-use crate::session::{Nothing, Session};
 use crate::third_party::ThirdParty;
 
 /// Two containers and a stream or ten take a second or two; a starved machine takes many times that.
@@ -28,31 +25,27 @@ const LIMIT: Duration = Duration::from_secs(90);
 
 const POLL: Duration = Duration::from_millis(25);
 
-/// One answer of a seat that is there takes a millisecond or two.
-const ANSWER: Duration = Duration::from_millis(500);
-
-pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
-    let observed = context.door.observe().await?;
-    let held = observed.declaration.as_ref().map(|declaration| declaration.generation);
+pub(super) async fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reached> {
+    let host = context.parts.host().await?;
+    let held = host.declaration.as_ref().map(|declaration| declaration.generation);
     never_again(context.mesh()?)?;
     match held {
         None => {
             super::images::still_there(context).await?;
-            let declaration = generation_one(context)?;
-            context.effect("give the host generation 1")?;
-            let request = DoorRequest::Pivot { declaration: Box::new(declaration) };
-            match context.door.ask(&request, door::QUICK).await? {
-                DoorAnswer::Accepted | DoorAnswer::Already => {}
-                other => return Err(unexpected("take generation 1", &other)),
+            if context.shall("give the host generation 1")? {
+                let declaration = generation_one(context)?;
+                context.parts.pivot(declaration).await?;
             }
         }
         Some(generation) => context.say(format!("the host has generation {generation} already")),
     }
-    wait(context).await?;
-    let now = (context.world.clock)();
-    context.change_mesh(|mesh| {
-        mesh.seat_answered.get_or_insert(now);
-    })?;
+    if context.touch == Touch::World {
+        wait(context).await?;
+        let now = (context.world.clock)();
+        context.change_mesh(|mesh| {
+            mesh.seat_answered.get_or_insert(now);
+        })?;
+    }
     let text =
         "the bus is up, the controller's container answers its seat, the node is registered".to_owned();
     Ok(Reached::Now(text))
@@ -69,7 +62,7 @@ fn never_again(mesh: &MeshFile) -> Result<()> {
 }
 
 /// The bus as it will be pushed, and the controller as its genesis form says.
-fn generation_one(context: &Context<'_>) -> Result<Declaration> {
+fn generation_one<P: Parts>(context: &Context<'_, P>) -> Result<Declaration> {
     let mesh = context.mesh()?;
     let secrets = held_secrets(context)?;
     let missing = |what: &str| Failure::new(Code::Internal, format!("{what} before images"));
@@ -110,7 +103,7 @@ fn generation_one(context: &Context<'_>) -> Result<Declaration> {
 }
 
 /// The secrets that lie in the mesh's folder, as the host reports them.
-fn held_secrets(context: &Context<'_>) -> Result<Vec<SecretHeld>> {
+fn held_secrets<P: Parts>(context: &Context<'_, P>) -> Result<Vec<SecretHeld>> {
     let failed = |path: &Utf8Path, error: &std::io::Error| {
         Failure::because(Code::Io, &format!("secrets in {path} cannot be read"), error)
     };
@@ -130,13 +123,10 @@ fn held_secrets(context: &Context<'_>) -> Result<Vec<SecretHeld>> {
 }
 
 /// Waits for each part in turn, so that what is missing has a name.
-async fn wait(context: &mut Context<'_>) -> Result<()> {
+async fn wait<P: Parts>(context: &mut Context<'_, P>) -> Result<()> {
+    let mesh = context.mesh()?.clone();
     let deadline = tokio::time::Instant::now() + LIMIT;
-    loop {
-        let waiting_for = match look(context).await? {
-            None => return Ok(()),
-            Some(waiting_for) => waiting_for,
-        };
+    while let Some(waiting_for) = context.parts.awaited(&mesh).await? {
         context.waits(&waiting_for);
         if tokio::time::Instant::now() > deadline {
             return Err(Failure::new(Code::NotReached, "the mesh did not come up")
@@ -146,62 +136,7 @@ async fn wait(context: &mut Context<'_>) -> Result<()> {
         }
         tokio::time::sleep(POLL).await;
     }
-}
-
-/// What is still waited for; none when all is there.
-async fn look(context: &mut Context<'_>) -> Result<Option<String>> {
-    let observed = context.door.observe().await?;
-    if let Some(failure) = hopeless(&observed) {
-        return Err(failure);
-    }
-    if observed.report.applied.is_none() {
-        return Ok(Some(
-            not_right(&observed).unwrap_or_else(|| "the host to carry out generation 1".to_owned()),
-        ));
-    }
-    if context.session.is_none() {
-        match Session::open(&context.layout, context.mesh()?).await {
-            Ok(session) => context.session = Some(session),
-            Err(failure) if failure.code == Code::BusUnreachable => {
-                return Ok(Some(not_right(&observed).unwrap_or_else(|| "the bus".to_owned())));
-            }
-            Err(failure) => return Err(failure),
-        }
-    }
-    let session = context.session().await?;
-    let asked = session.ask_once::<_, StatusAnswer>(Verb::Status, &Nothing {}, ANSWER).await;
-    let Ok((status, _)) = asked else {
-        return Ok(Some(
-            not_right(&observed).unwrap_or_else(|| "the controller to answer its seat".to_owned()),
-        ));
-    };
-    let node = &context.mesh()?.inputs.node;
-    if status.nodes.iter().any(|known| &known.name == node) {
-        return Ok(None);
-    }
-    Ok(Some(format!("node {node} to be registered")))
-}
-
-/// A resource that is held is not tried again by itself: waiting for it would be waiting for ever.
-fn hopeless(observed: &Observed) -> Option<Failure> {
-    let held = observed.report.resources.iter().find(|r| matches!(r.state, ResourceState::Held(_)))?;
-    let (_, detail) = held.state.parts();
-    Some(
-        Failure::new(
-            Code::NotReached,
-            format!("{} is held: {}", held.id, detail.unwrap_or("no reason is known")),
-        )
-        .hint(format!("mend it, then: mesh retry {}", held.id)),
-    )
-}
-
-fn not_right(observed: &Observed) -> Option<String> {
-    let resource = observed.report.resources.iter().find(|resource| !resource.state.is_right())?;
-    let (state, detail) = resource.state.parts();
-    Some(match detail {
-        Some(detail) => format!("{}, which is {state}: {detail}", resource.id),
-        None => format!("{}, which is {state}", resource.id),
-    })
+    Ok(())
 }
 
 #[cfg(test)]

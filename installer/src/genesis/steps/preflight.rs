@@ -5,10 +5,11 @@
 
 use super::super::Reached;
 use super::super::context::{Context, Touch};
-use crate::doctor::{self, Exercise, Intent, Lock};
+use super::super::parts::Parts;
+use crate::doctor::{Exercise, Intent, Lock};
 use crate::output::{Event, Result};
 
-pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
+pub(super) async fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reached> {
     let intent = Intent {
         world: context.world,
         layout: &context.layout,
@@ -18,17 +19,18 @@ pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
         exercise: if context.touch == Touch::World { Exercise::Done } else { Exercise::NotDone },
         lock: if context.holds_lock { Lock::Ours } else { Lock::NotOurs },
     };
-    let examined = doctor::examine(&intent).await;
+    let examined = context.parts.examine(&intent).await;
     for text in examined.report.warnings() {
         context.printer.event(&Event::Warning { text });
     }
     if let Some(failure) = examined.report.failure() {
         return Err(failure);
     }
-    context.controller = examined.controller;
     let tried = match intent.exercise {
         Exercise::Done => "",
         Exercise::NotDone => " (what has to be tried was left out: this is a dry run)",
     };
-    Ok(Reached::Now(format!("{}{tried}; engine at {}", examined.report.summary(), examined.engine)))
+    let text = format!("{}{tried}; engine at {}", examined.report.summary(), examined.engine);
+    context.controller = examined.controller;
+    Ok(Reached::Now(text))
 }

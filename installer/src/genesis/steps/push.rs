@@ -7,31 +7,32 @@ use mesh_protocol::verb::Mode;
 
 use super::super::Reached;
 use super::super::context::Context;
+use super::super::parts::Parts;
 use crate::output::{Code, Failure, Result};
-use crate::prober::{self, Prober};
 use crate::push;
 
-pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
-    let session = context.session().await?;
+pub(super) async fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reached> {
+    let controller = context.controller()?;
+    if !context.shall(format!("push {}", controller.module.manifest.name))? {
+        return Ok(Reached::Now(String::new()));
+    }
     let packed = context.packed.clone();
     let packed = packed.ok_or_else(|| Failure::new(Code::Internal, "push before bundles"))?;
-    let controller = context.controller()?;
-    let node = context.mesh()?.inputs.node.clone();
+    let mesh = context.mesh()?.clone();
     probe(context).await?;
-    context.effect(format!("push {}", controller.module.manifest.name))?;
     let bundles = push::by_system(&[packed]);
-    let request = push::request(context.world, &controller.module, bundles, vec![node], Mode::Do)?;
-    let planned = push::ask_in_turn(&session, &request, context.printer).await?;
-    push::say_plan(&planned.plan, context.printer);
-    context.plan = Some(planned.plan.id.clone());
-    Ok(Reached::Now(format!("plan {} is stored", planned.plan.id)))
+    let nodes = vec![mesh.inputs.node.clone()];
+    let request = push::request(context.world, &controller.module, bundles, nodes, Mode::Do)?;
+    let plan = context.parts.push(&mesh, &request).await?;
+    context.plan = Some(plan.id.clone());
+    Ok(Reached::Now(format!("plan {} is stored", plan.id)))
 }
 
 /// Begins to probe the seat, unless that was done.
-pub(super) async fn probe(context: &mut Context<'_>) -> Result<()> {
+pub(super) async fn probe<P: Parts>(context: &mut Context<'_, P>) -> Result<()> {
     if context.prober.is_none() {
-        let ask = prober::open(&context.layout, context.mesh()?).await?;
-        context.prober = Some(Prober::start(ask, prober::EVERY, prober::LIMIT));
+        let mesh = context.mesh()?.clone();
+        context.prober = context.parts.probe(&mesh).await?;
     }
     Ok(())
 }

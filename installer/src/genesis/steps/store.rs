@@ -5,17 +5,15 @@
 
 use std::time::Duration;
 
-use mesh_protocol::id::ModuleName;
+use mesh_protocol::id::{ModuleName, NodeName};
 use mesh_protocol::plan::ModuleRecord;
-use mesh_protocol::verb::{Mode, ModulesAnswer, Verb};
+use mesh_protocol::verb::Mode;
 
 use super::super::Reached;
-use super::super::context::Context;
-use crate::follow;
+use super::super::context::{Context, Touch};
+use super::super::parts::{HostSeen, Parts, Patience};
 use crate::output::{Code, Failure, Result};
 use crate::push::{self, Bundles};
-use crate::registry;
-use crate::session::{Nothing, Session};
 use crate::third_party::ThirdParty;
 
 /// A container from an image that is there starts in a second.
@@ -26,34 +24,20 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 const POLL: Duration = Duration::from_millis(25);
 
-pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
-    let session = context.session().await?;
+pub(super) async fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reached> {
+    let mesh = context.mesh()?.clone();
     let mut pushed = Vec::new();
     for third_party in ThirdParty::ALL {
-        let module = third_party.module()?;
-        if is_there(&record(&session, &module).await?, context)? {
+        if is_there(context, third_party).await? {
             continue;
         }
-        push_module(context, &session, third_party).await?;
-        pushed.push(module.to_string());
+        push_module(context, third_party).await?;
+        pushed.push(third_party.name());
     }
-    let store = registry::of_mesh(context.mesh()?, None)?;
-    let answered = tokio::time::timeout(ANSWER_LIMIT, async {
-        while let Err(error) = store.ping().await {
-            context.waits("the store to answer");
-            if error.trouble() != mesh_bundles::store::Trouble::Surroundings {
-                return Err(registry::failure(&error));
-            }
-            tokio::time::sleep(POLL).await;
-        }
-        Ok(())
-    });
-    answered.await.unwrap_or_else(|_| {
-        Err(Failure::new(Code::StoreUnreachable, "the store does not answer")
-            .expected(format!("an answer within {} s", ANSWER_LIMIT.as_secs()))
-            .hint("see mesh logs container:mesh-store"))
-    })?;
-    let address = store.address().url();
+    if context.touch == Touch::World {
+        wait(context).await?;
+    }
+    let address = mesh.store();
     Ok(if pushed.is_empty() {
         Reached::Already(format!("the store answers at {address}"))
     } else {
@@ -61,31 +45,58 @@ pub(super) async fn reach(context: &mut Context<'_>) -> Result<Reached> {
     })
 }
 
-pub(super) async fn record(session: &Session, module: &ModuleName) -> Result<Option<ModuleRecord>> {
-    let modules: ModulesAnswer = session.ask(Verb::Modules, &Nothing {}).await?;
-    Ok(modules.modules.into_iter().find(|record| &record.name == module))
+async fn wait<P: Parts>(context: &mut Context<'_, P>) -> Result<()> {
+    let mesh = context.mesh()?.clone();
+    let deadline = tokio::time::Instant::now() + ANSWER_LIMIT;
+    while !context.parts.store_answers(&mesh).await? {
+        if tokio::time::Instant::now() > deadline {
+            return Err(Failure::new(Code::StoreUnreachable, "the store does not answer")
+                .expected(format!("an answer within {} s", ANSWER_LIMIT.as_secs()))
+                .hint("see mesh logs container:mesh-store"));
+        }
+        context.waits("the store to answer");
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
 }
 
-fn is_there(record: &Option<ModuleRecord>, context: &Context<'_>) -> Result<bool> {
-    let node = &context.mesh()?.inputs.node;
-    Ok(record.as_ref().is_some_and(|record| record.nodes.contains(node)))
+/// Whether a module was pushed and is on this node. In a dry run nobody may answer: then what the host was told says it.
+async fn is_there<P: Parts>(context: &Context<'_, P>, third_party: ThirdParty) -> Result<bool> {
+    let (mesh, module) = (context.mesh()?, third_party.module()?);
+    let patience = if context.touch == Touch::World { Patience::Patient } else { Patience::Once };
+    Ok(match context.parts.modules(mesh, patience).await? {
+        Some(records) => is_on(&records, &module, &mesh.inputs.node),
+        None => was_told(&context.parts.host().await?, &module),
+    })
 }
 
-async fn push_module(context: &mut Context<'_>, session: &Session, third_party: ThirdParty) -> Result<()> {
+fn is_on(records: &[ModuleRecord], module: &ModuleName, node: &NodeName) -> bool {
+    records.iter().any(|record| &record.name == module && record.nodes.contains(node))
+}
+
+/// What genesis itself gave the host is of no revision; what was pushed is.
+fn was_told(host: &HostSeen, module: &ModuleName) -> bool {
+    let section = host.declaration.as_ref().and_then(|declaration| declaration.module(module));
+    section.is_some_and(|section| section.revision > 0)
+}
+
+async fn push_module<P: Parts>(context: &mut Context<'_, P>, third_party: ThirdParty) -> Result<()> {
     let image = image(context, third_party).await?;
+    if !context.shall(format!("push {}", third_party.name()))? {
+        return Ok(());
+    }
     let manifest = third_party.manifest(&image)?;
-    let node = context.mesh()?.inputs.node.clone();
-    context.effect(format!("push {}", third_party.name()))?;
+    let mesh = context.mesh()?.clone();
+    let nodes = vec![mesh.inputs.node.clone()];
     let path = format!("{}/module.toml", third_party.name());
-    let request = push::request_for(context.world, &manifest, path, Bundles::new(), vec![node], Mode::Do)?;
-    let planned = push::ask_in_turn(session, &request, context.printer).await?;
-    push::say_plan(&planned.plan, context.printer);
-    follow::follow(session, &planned.plan.id, PLAN_LIMIT, context.printer).await.map(drop)
+    let request = push::request_for(context.world, &manifest, path, Bundles::new(), nodes, Mode::Do)?;
+    let plan = context.parts.push(&mesh, &request).await?;
+    context.parts.follow(&mesh, &plan.id, PLAN_LIMIT).await
 }
 
 /// The image that the images step chose, if it is still there; where that step had nothing to do, what it would choose
 /// now: first of all the one that the host runs from.
-async fn image(context: &mut Context<'_>, third_party: ThirdParty) -> Result<String> {
+async fn image<P: Parts>(context: &mut Context<'_, P>, third_party: ThirdParty) -> Result<String> {
     if context.images.bus.is_none() || context.images.store.is_none() {
         super::images::reach(context).await?;
     } else {
