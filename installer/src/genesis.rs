@@ -5,6 +5,10 @@
 //! it was done. Not here: what the host and the controller do; they are asked.
 
 mod context;
+#[cfg(test)]
+pub(crate) mod contract;
+#[cfg(test)]
+mod fakes;
 mod observe;
 pub mod origin;
 pub mod parts;
@@ -40,6 +44,20 @@ const PROBE: Duration = Duration::from_millis(500);
 /// Why it stopped; the same command goes on from there.
 pub async fn run(world: &World, layout: Layout, options: cli::Genesis, printer: &Printer) -> Result<()> {
     let parts = Real::new(world, layout.clone(), context::controller_seat()?, printer);
+    run_with(world, layout, options, printer, parts).await
+}
+
+/// The same, from these parts.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_with<P: Parts>(
+    world: &World,
+    layout: Layout,
+    options: cli::Genesis,
+    printer: &Printer,
+    parts: P,
+) -> Result<()> {
     let mut context = Context::new(world, layout, options, printer, parts)?;
     raise(&mut context).await
 }
@@ -264,6 +282,10 @@ impl<P: Parts> Context<'_, P> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[path = "genesis/dry_run_tests.rs"]
+mod dry_run_tests;
 
 #[cfg(test)]
 mod tests {

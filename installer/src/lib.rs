@@ -4,6 +4,10 @@
 //! status. It loads images, installs the host and asks it; on the machine itself only the host starts, stops, makes
 //! and removes things. Not here: the host and the controller, which are never imported.
 
+// What this crate's tests share with the end-to-end tests calls it by its name.
+#[cfg(test)]
+extern crate self as mesh_installer;
+
 pub mod backup;
 pub mod builds;
 pub mod carry;

@@ -20,6 +20,8 @@ pub mod narrow;
 pub mod parts;
 pub mod private;
 pub mod process;
+pub mod proxies;
+pub mod pulse;
 pub mod rounds;
 pub mod source;
 pub mod store;

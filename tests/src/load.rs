@@ -21,6 +21,13 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::mesh::Mesh;
 
+/// One attempt at a question. What is lost is never answered: a machine that stands still for a second or two is slow, and
+/// loses nothing.
+pub const ONE_ATTEMPT: Policy = Policy::Once(ANSWERED_WITHIN);
+
+/// How long an answer may take that counts.
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
 /// One attempt.
 #[derive(Debug, Clone)]
 pub struct Sample {

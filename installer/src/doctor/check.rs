@@ -155,7 +155,7 @@ struct Documents<'a> {
 }
 
 /// What all checks say.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report(Vec<(Name, Finding)>);
 
 impl Report {

@@ -15,7 +15,7 @@ use mesh_protocol::declaration::Declaration;
 use mesh_protocol::door::{LedgerEntry, Observed, Tombstone};
 use mesh_protocol::handover::{Form, HandoverReport};
 use mesh_protocol::id::{MeshId, ModuleName, PlanId};
-use mesh_protocol::plan::{ModuleRecord, Plan};
+use mesh_protocol::plan::ModuleRecord;
 use mesh_protocol::verb::PushRequest;
 
 use crate::daemon::Started;
@@ -167,11 +167,11 @@ pub trait Parts {
     /// When nobody answers those who are patient.
     async fn modules(&self, mesh: &MeshFile, patience: Patience) -> Result<Option<Vec<ModuleRecord>>>;
 
-    /// Asks for a push, and waits for its turn.
+    /// Asks for a push, and waits for its turn; the plan that it becomes.
     ///
     /// # Errors
     /// When it is refused.
-    async fn push(&self, mesh: &MeshFile, request: &PushRequest) -> Result<Plan>;
+    async fn push(&self, mesh: &MeshFile, request: &PushRequest) -> Result<PlanId>;
 
     /// Waits for a plan's end.
     ///

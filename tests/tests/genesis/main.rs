@@ -6,6 +6,7 @@
 
 mod again;
 mod down;
+mod dry_run;
 mod half_done;
 mod measured;
 mod programs;

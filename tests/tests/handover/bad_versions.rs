@@ -12,10 +12,9 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use jiff::Timestamp;
 use mesh_bundles::archive::FileMode;
-use mesh_protocol::bus::Policy;
 use mesh_protocol::handover::{HandoverReport, Reason, State};
 use mesh_protocol::plan::{FailureOutcome, PlanState};
-use mesh_tests::load::{Load, failures};
+use mesh_tests::load::{Load, ONE_ATTEMPT, failures};
 use mesh_tests::mesh::Mesh;
 use mesh_tests::parts::Binary;
 use mesh_tests::process::Process;
@@ -187,7 +186,7 @@ async fn all_are_handed_back(kinds: &[Kind], count: usize) -> Vec<String> {
     let _ = mesh.raise().await;
     narrow::make_credential(&mesh);
     let holder = mesh.process(CONTROLLER).await;
-    let load = Load::begin(&mesh, RATE, Policy::Once(Duration::from_secs(1))).await;
+    let load = Load::begin(&mesh, RATE, ONE_ATTEMPT).await;
     let mut all = Vec::new();
     for number in 0..count {
         for kind in kinds {

@@ -10,6 +10,7 @@ use mesh_installer::prober::Figures;
 use mesh_protocol::handover::{Form, State};
 use mesh_tests::mesh::{Mesh, unnoticed};
 use mesh_tests::parts::repository;
+use mesh_tests::pulse::Pulse;
 use mesh_tests::until::eventually;
 use serde::Deserialize;
 
@@ -19,11 +20,11 @@ const LIMIT: Duration = Duration::from_secs(60);
 async fn nobody_notices_the_handover_of_genesis() {
     let mesh = Mesh::new().await;
     let _ = mesh.raise_until_store().await;
-    let prober = mesh.probe().await;
+    let (prober, pulse) = (mesh.probe().await, Pulse::begin());
     let _ = mesh.raise().await;
-    let figures = prober.stop().await;
+    let (figures, stood_still) = (prober.stop().await, pulse.end());
     show(&figures);
-    unnoticed(&figures).unwrap();
+    unnoticed(&figures, stood_still).unwrap();
     both_forms_answered(&figures);
 }
 
@@ -32,13 +33,13 @@ async fn nobody_notices_the_first_push_on_a_mesh_that_runs() {
     let mesh = Mesh::new().await;
     let _ = mesh.raise_until_store().await;
     publish_by_hand(&mesh).await;
-    let prober = mesh.probe().await;
+    let (prober, pulse) = (mesh.probe().await, Pulse::begin());
     let said = mesh.push(&repository().join("controller"), &[]).await.exited(0);
     container_is_gone(&mesh).await;
-    let figures = prober.stop().await;
+    let (figures, stood_still) = (prober.stop().await, pulse.end());
     eprintln!("{}", said.stderr);
     show(&figures);
-    unnoticed(&figures).unwrap();
+    unnoticed(&figures, stood_still).unwrap();
     both_forms_answered(&figures);
 
     let status = mesh.status().await;
@@ -55,7 +56,7 @@ async fn a_handover_that_ends_the_old_one_first_is_noticed() {
     let mesh = Mesh::new().await;
     let _ = mesh.raise_until_store().await;
     let containers = mesh.engine().await.list(&mesh.controller_container()).await.unwrap();
-    let prober = mesh.probe().await;
+    let (prober, pulse) = (mesh.probe().await, Pulse::begin());
     let node = mesh.file().inputs.node;
     let detached = ["--node", node.as_str(), "--detach"];
     let _ = mesh.push(&repository().join("controller"), &detached).await.exited(0);
@@ -66,9 +67,9 @@ async fn a_handover_that_ends_the_old_one_first_is_noticed() {
     eventually("the new one is on trial", LIMIT, on_trial).await;
     mesh.engine().await.kill(&containers[0].id, Signal::Kill).await.unwrap();
     container_is_gone(&mesh).await;
-    let figures = prober.stop().await;
+    let (figures, stood_still) = (prober.stop().await, pulse.end());
     show(&figures);
-    let noticed = unnoticed(&figures).unwrap_err();
+    let noticed = unnoticed(&figures, stood_still).unwrap_err();
     eprintln!("noticed, as it should be: {noticed}");
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use mesh_protocol::bus::Policy;
-use mesh_tests::load::{Load, Sample, failures, longest_gap};
+use mesh_tests::load::{Load, ONE_ATTEMPT, Sample, failures, longest_gap};
 use mesh_tests::mesh::Mesh;
 use mesh_tests::parts::Binary;
 use mesh_tests::private::{self, Machine};
@@ -104,7 +104,7 @@ async fn compare(_machine: Machine) {
 }
 
 async fn begin(mesh: &Mesh) -> Load {
-    Load::begin(mesh, RATE, Policy::Once(Duration::from_secs(1))).await
+    Load::begin(mesh, RATE, ONE_ATTEMPT).await
 }
 
 /// The mesh's own controller goes, with the host that would start it again; bus and store stay; a service of the same

@@ -14,7 +14,7 @@ use mesh_protocol::door::{DoorAnswer, DoorRequest, LedgerEntry, Observed, Tombst
 use mesh_protocol::handover::{Form, State};
 use mesh_protocol::id::{ModuleName, PlanId, SeatName};
 use mesh_protocol::layout::{Layout, label};
-use mesh_protocol::plan::{Action, ModuleRecord, Plan};
+use mesh_protocol::plan::{Action, ModuleRecord};
 use mesh_protocol::report::ResourceState;
 use mesh_protocol::verb::{ModulesAnswer, PlansAnswer, PushRequest, StatusAnswer, Verb};
 use serde::Deserialize;
@@ -189,10 +189,10 @@ impl Parts for Real<'_> {
         Ok(Some(answer.modules))
     }
 
-    async fn push(&self, mesh: &MeshFile, request: &PushRequest) -> Result<Plan> {
+    async fn push(&self, mesh: &MeshFile, request: &PushRequest) -> Result<PlanId> {
         let planned = push::ask_in_turn(self.session(mesh).await?, request, self.printer).await?;
         push::say_plan(&planned.plan, self.printer);
-        Ok(planned.plan)
+        Ok(planned.plan.id)
     }
 
     async fn follow(&self, mesh: &MeshFile, plan: &PlanId, limit: Duration) -> Result<()> {

@@ -24,8 +24,8 @@ pub(super) async fn reach<P: Parts>(context: &mut Context<'_, P>) -> Result<Reac
     let nodes = vec![mesh.inputs.node.clone()];
     let request = push::request(context.world, &controller.module, bundles, nodes, Mode::Do)?;
     let plan = context.parts.push(&mesh, &request).await?;
-    context.plan = Some(plan.id.clone());
-    Ok(Reached::Now(format!("plan {} is stored", plan.id)))
+    context.plan = Some(plan.clone());
+    Ok(Reached::Now(format!("plan {plan} is stored")))
 }
 
 /// Begins to probe the seat, unless that was done.

@@ -91,7 +91,7 @@ async fn push_module<P: Parts>(context: &mut Context<'_, P>, third_party: ThirdP
     let path = format!("{}/module.toml", third_party.name());
     let request = push::request_for(context.world, &manifest, path, Bundles::new(), nodes, Mode::Do)?;
     let plan = context.parts.push(&mesh, &request).await?;
-    context.parts.follow(&mesh, &plan.id, PLAN_LIMIT).await
+    context.parts.follow(&mesh, &plan, PLAN_LIMIT).await
 }
 
 /// The image that the images step chose, if it is still there; where that step had nothing to do, what it would choose

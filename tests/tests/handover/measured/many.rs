@@ -9,7 +9,7 @@ use mesh_protocol::bus::Policy;
 use mesh_protocol::handover::{HandoverReport, Reason, Role, RoleAck, RoleOrder, State};
 use mesh_protocol::id::InstanceId;
 use mesh_protocol::verb::HistoryAnswer;
-use mesh_tests::load::{Load, Sample, failures, longest_gap, percentile};
+use mesh_tests::load::{Load, ONE_ATTEMPT, Sample, failures, longest_gap, percentile};
 use mesh_tests::mesh::Mesh;
 use mesh_tests::process::Process;
 use mesh_tests::rounds::{figure, rounds};
@@ -17,7 +17,6 @@ use mesh_tests::until::until;
 use mesh_tests::versions::Versions;
 
 const RATE: u32 = 2000;
-const ONCE: Policy = Policy::Once(Duration::from_secs(1));
 
 /// How long the seat is asked before anything goes on at it, for comparison.
 const STEADY: Duration = Duration::from_secs(6);
@@ -79,7 +78,7 @@ fn microseconds(duration: Duration) -> String {
 async fn from_process_to_process_under_load() {
     let count = rounds(4, 100);
     let mut rounds = Rounds::begin().await;
-    let load = Load::begin(&rounds.mesh, RATE, ONCE).await;
+    let load = Load::begin(&rounds.mesh, RATE, ONE_ATTEMPT).await;
     let calm = (Timestamp::now() + Duration::from_secs(1), Timestamp::now() + STEADY);
     tokio::time::sleep(STEADY).await;
     let mut handovers = Vec::new();
@@ -129,8 +128,10 @@ async fn from_process_to_process_under_load() {
 async fn the_old_one_is_killed_while_it_leaves() {
     let count = rounds(2, 100);
     let mut rounds = Rounds::begin().await;
-    let (once, retrying) =
-        (Load::begin(&rounds.mesh, RATE, ONCE).await, Load::begin(&rounds.mesh, 200, Policy::Read).await);
+    let (once, retrying) = (
+        Load::begin(&rounds.mesh, RATE, ONE_ATTEMPT).await,
+        Load::begin(&rounds.mesh, 200, Policy::Read).await,
+    );
     for _ in 0..count {
         rounds = rounds.next();
         let old = rounds.mesh.process("process:mesh-controller").await;
@@ -160,8 +161,10 @@ async fn the_old_one_is_killed_while_it_leaves() {
 async fn the_new_one_freezes_while_it_joins() {
     let count = rounds(2, 20);
     let mut rounds = Rounds::begin().await;
-    let (once, retrying) =
-        (Load::begin(&rounds.mesh, RATE, ONCE).await, Load::begin(&rounds.mesh, 200, Policy::Read).await);
+    let (once, retrying) = (
+        Load::begin(&rounds.mesh, RATE, ONE_ATTEMPT).await,
+        Load::begin(&rounds.mesh, 200, Policy::Read).await,
+    );
     let mut slowest = Duration::ZERO;
     for _ in 0..count {
         rounds = rounds.next();
