@@ -80,8 +80,12 @@ impl<'a> Real<'a> {
             entries: Vec<LedgerEntry>,
             tombstones: Vec<Tombstone>,
         }
+        #[derive(Default, Deserialize)]
+        struct Accepted {
+            declaration: Option<Declaration>,
+        }
         let Ledger { entries, tombstones } = read(&self.layout.ledger())?.unwrap_or_default();
-        let declaration = read(&self.layout.declaration())?;
+        let Accepted { declaration } = read(&self.layout.declaration())?.unwrap_or_default();
         Ok(HostSeen { declaration, ledger: entries, tombstones, ..HostSeen::default() })
     }
 }
