@@ -49,11 +49,11 @@ async fn build(world: &World, options: cli::ImageBuild, printer: &Printer) -> Re
     };
     let engine = images::engine(world).await?;
     let there = images::is_there(&engine, &archive).await?;
-    let (reference, id, layer) = (archive.reference.clone(), archive.id.clone(), archive.layer.clone());
     if !there {
-        images::load(&engine, archive, &work).await?;
+        images::load(&engine, &archive).await?;
     }
-    let document = Made { reference: &reference, id: &id, layer: &layer, changed: !there };
+    let ImageArchive { reference, id, layer, .. } = &archive;
+    let document = Made { reference, id, layer, changed: !there };
     printer.document(&document, || {
         let how = if there { "is in the engine already" } else { "is in the engine" };
         vec![format!("{reference} {how} ({id})")]

@@ -68,7 +68,7 @@ async fn controller(context: &mut Context<'_>, engine: &Engine) -> Result<String
         }
         return Ok(reference);
     }
-    load_archive(context, engine, archive).await?;
+    load_archive(context, engine, &archive).await?;
     Ok(reference)
 }
 
@@ -193,15 +193,15 @@ async fn assemble(context: &mut Context<'_>, engine: &Engine, wanted: ThirdParty
     let reference = made.reference()?;
     context.say(format!("assembles {reference} from {binary}"));
     let archive = images::of_program(&made, &reference, &context.work_folder()).await?;
-    load_archive(context, engine, archive).await?;
+    load_archive(context, engine, &archive).await?;
     Ok(reference)
 }
 
-async fn load_archive(context: &mut Context<'_>, engine: &Engine, archive: ImageArchive) -> Result<()> {
-    let reference = archive.reference.clone();
+async fn load_archive(context: &mut Context<'_>, engine: &Engine, archive: &ImageArchive) -> Result<()> {
+    let reference = &archive.reference;
     context.effect(format!("load image {reference} into the engine"))?;
-    let image = images::load(engine, archive, &context.work_folder()).await?;
-    remember(context, &reference, &image)
+    let image = images::load(engine, &archive).await?;
+    remember(context, reference, &image)
 }
 
 /// What this mesh put into the engine, `down` may take out again.
