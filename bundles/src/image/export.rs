@@ -315,6 +315,21 @@ mod tests {
         assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 5);
     }
 
+    #[tokio::test]
+    async fn a_stream_has_the_same_bytes_and_a_layer_that_is_another_by_now_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("one");
+        let one = packed(a_bundle("one", "1.0"), &file);
+        let export = Export::new([&worn(one.at(&file), one.config.system, "mesh/one:1").unwrap()]).unwrap();
+        let (mut whole, mut streamed) = (Vec::new(), Vec::new());
+        Read::read_to_end(&mut export.reader().unwrap(), &mut whole).unwrap();
+        export.stream().await.unwrap().read_to_end(&mut streamed).await.unwrap();
+        assert!(streamed == whole);
+        std::fs::write(&file, b"shorter").unwrap();
+        let changed = export.stream().await.err().unwrap();
+        assert!(matches!(changed, ImageError::LayerChanged { found: 7, .. }), "{changed}");
+    }
+
     #[test]
     fn what_is_no_archive_of_images_is_told() {
         let folder = tempfile::tempdir().unwrap();
