@@ -47,7 +47,9 @@ fn rounds() -> usize {
 
 /// One operation in a process of its own, whose peak memory it prints.
 fn child(operation: &str, rest: &[&str]) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // One thread receives while this one hashes. Of two, one would be woken by the other for each small request in vain,
+    // which takes as long as the half of the program's own work.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = |address: &str| {
         let address = StoreAddress::parse(address, PlainHttp::LoopbackOnly).unwrap();
         Store::new(address, &Options::default()).unwrap()
@@ -74,6 +76,10 @@ fn child(operation: &str, rest: &[&str]) {
         }
         // As `mesh image build` does it: packed, and given to the engine without a file or a client of it in between.
         ("image", [program, layer, reference]) => {
+            let connecting = runtime.spawn(async {
+                let endpoint = endpoint::resolve(None, &Environment::of_this_process()).unwrap();
+                Engine::connect(&endpoint).await.unwrap()
+            });
             let layer = Path::new(layer);
             let source = Source::File { path: program.into(), mode: FileMode::Program };
             let entries = vec![Entry { path: "program".parse().unwrap(), source }];
@@ -81,8 +87,7 @@ fn child(operation: &str, rest: &[&str]) {
             let packed = pack_entries(entries, layer, cores, SILENT).unwrap();
             let image = worn(packed.at(layer), System::of_this_program(), reference).unwrap();
             runtime.block_on(async {
-                let endpoint = endpoint::resolve(None, &Environment::of_this_process()).unwrap();
-                let engine = Engine::connect(&endpoint).await.unwrap();
+                let engine = connecting.await.unwrap();
                 engine.load_image(image.stream().await.unwrap()).await.unwrap();
             });
         }

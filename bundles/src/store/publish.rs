@@ -2,7 +2,8 @@
 //!
 //! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
 //! its version's index. What was sent is read back and compared by digest: a store that answers `201` has promised,
-//! not proved. Publishing what is there already takes three requests and sends no byte of it.
+//! not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
+//! another is asked and sent at once; a tag comes when all that it names has been read back, the index after the tag.
 
 use std::path::Path;
 use std::time::Duration;
