@@ -200,7 +200,7 @@ async fn assemble(context: &mut Context<'_>, engine: &Engine, wanted: ThirdParty
 async fn load_archive(context: &mut Context<'_>, engine: &Engine, archive: &ImageArchive) -> Result<()> {
     let reference = &archive.reference;
     context.effect(format!("load image {reference} into the engine"))?;
-    let image = images::load(engine, &archive).await?;
+    let image = images::load(engine, archive).await?;
     remember(context, reference, &image)
 }
 
