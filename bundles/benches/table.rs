@@ -25,6 +25,7 @@ use mesh_bundles::entries::{Entry, Source};
 use mesh_bundles::image::worn;
 use mesh_bundles::pack::{Layer, pack_entries};
 use mesh_bundles::store::{Options, PlainHttp, Publication, Store, StoreAddress};
+use mesh_engine::{Engine, Environment, endpoint};
 use mesh_protocol::id::{Digest, System};
 use registry::{Registry, parts};
 
@@ -46,7 +47,9 @@ fn rounds() -> usize {
 
 /// One operation in a process of its own, whose peak memory it prints.
 fn child(operation: &str, rest: &[&str]) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    // One thread receives while this one hashes. Of two, one would be woken by the other for each small request in vain,
+    // which takes as long as the half of the program's own work.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let store = |address: &str| {
         let address = StoreAddress::parse(address, PlainHttp::LoopbackOnly).unwrap();
         Store::new(address, &Options::default()).unwrap()
@@ -70,6 +73,23 @@ fn child(operation: &str, rest: &[&str]) {
             runtime.block_on(fetching).unwrap();
             let depot = Depot::open(&folder.join("depot")).unwrap();
             depot.unpack(&digest, &archive, Limits::default()).unwrap();
+        }
+        // As `mesh image build` does it: packed, and given to the engine without a file or a client of it in between.
+        ("image", [program, layer, reference]) => {
+            let connecting = runtime.spawn(async {
+                let endpoint = endpoint::resolve(None, &Environment::of_this_process()).unwrap();
+                Engine::connect(&endpoint).await.unwrap()
+            });
+            let layer = Path::new(layer);
+            let source = Source::File { path: program.into(), mode: FileMode::Program };
+            let entries = vec![Entry { path: "program".parse().unwrap(), source }];
+            let cores = std::thread::available_parallelism().unwrap().get();
+            let packed = pack_entries(entries, layer, cores, SILENT).unwrap();
+            let image = worn(packed.at(layer), System::of_this_program(), reference).unwrap();
+            runtime.block_on(async {
+                let engine = connecting.await.unwrap();
+                engine.load_image(image.stream().await.unwrap()).await.unwrap();
+            });
         }
         other => panic!("{other:?}"),
     }
@@ -223,7 +243,7 @@ fn table(place: &Place, rounds: usize) {
     let archive = place.at(layer.digest.hex());
     place.pack(&archive, cores);
     storing(place, rounds, &layer, &archive);
-    image(place, rounds, cores);
+    image(place, rounds);
     println!("\nload at the end {}", load());
 }
 
@@ -336,7 +356,7 @@ fn storing(place: &Place, rounds: usize, layer: &Layer, archive: &Path) {
 }
 
 /// Stands for the controller: a program of its size, in an image with nothing else.
-fn image(place: &Place, rounds: usize, cores: usize) {
+fn image(place: &Place, rounds: usize) {
     let program =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/mesh").join(System::of_this_program().dashed());
     let program = Some(program.join("mesh-controller")).filter(|program| program.is_file());
@@ -356,16 +376,9 @@ fn image(place: &Place, rounds: usize, cores: usize) {
     let mut ids = std::collections::BTreeSet::new();
     let mut compared = Compared::default();
     for _ in 0..rounds {
+        let (packed, layer) = (context.join("program"), place.at("layer"));
         let ours = timed(|| {
-            let source = Source::File { path: context.join("program"), mode: FileMode::Program };
-            let entries = vec![Entry { path: "program".parse().unwrap(), source }];
-            let layer = place.at("layer");
-            let packed = pack_entries(entries, &layer, cores, SILENT).unwrap();
-            let image = worn(packed.at(&layer), System::of_this_program(), &references[0]).unwrap();
-            let mut load =
-                docker(&["load", "--quiet"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-            std::io::copy(&mut image.reader().unwrap(), &mut load.stdin.take().unwrap()).unwrap();
-            assert!(load.wait().unwrap().success());
+            ours(&["image", packed.to_str().unwrap(), layer.to_str().unwrap(), &references[0]]);
         });
         let id = run(&mut docker(&["image", "inspect", "--format", "{{.Id}}", &references[0]]));
         ids.insert(id);

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use mesh_protocol::id::{Digest, System};
 use serde::Serialize;
+use tokio::io::AsyncRead;
 
 use self::export::Export;
 use crate::manifest::canonical;
@@ -189,6 +190,14 @@ impl ImageArchive {
     /// When the layer's file cannot be opened.
     pub fn reader(&self) -> io::Result<impl Read + Send + use<>> {
         Export::new([self]).map_err(io::Error::other)?.reader()
+    }
+
+    /// The docker-archive, as a stream that nobody waits in: see [`Export::stream`].
+    ///
+    /// # Errors
+    /// When the layer's file cannot be opened, or has another length.
+    pub async fn stream(&self) -> Result<impl AsyncRead + Send + use<>, ImageError> {
+        Export::new([self])?.stream().await
     }
 
     /// The docker-archive, as a file: whole, or not there.

@@ -110,25 +110,17 @@ pub async fn has_layer(engine: &Engine, reference: &str, layer: &Digest) -> Resu
     Ok(found.and_then(|image| layer_of(&image.labels)).as_ref() == Some(layer))
 }
 
-/// Puts an image into the engine, by way of a file in `work`.
+/// Puts an image into the engine, as a stream of what its layer's file has.
 ///
 /// # Errors
-/// When it cannot be written, or the engine does not take it.
-pub async fn load(engine: &Engine, archive: ImageArchive, work: &Utf8Path) -> Result<Image> {
-    let reference = archive.reference.clone();
+/// When the layer cannot be read, or the engine does not take it.
+pub async fn load(engine: &Engine, archive: &ImageArchive) -> Result<Image> {
+    let reference = &archive.reference;
     let failed = |error: &(dyn std::error::Error + 'static)| {
         Failure::because(Code::ImageMissing, &format!("image {reference} cannot be loaded"), error)
     };
-    let file = work.join(format!("{}.image.tar", archive.id.short()));
-    let output = file.clone();
-    tokio::task::spawn_blocking(move || archive.write_to(output.as_std_path()))
-        .await
-        .map_err(|error| failed(&error))?
-        .map_err(|error| failed(&error))?;
-    let opened = tokio::fs::File::open(&file).await.map_err(|error| failed(&error))?;
-    let images = engine.load_image(opened).await.map_err(|error| failed(&error))?;
-    // The engine has it now; what is left behind by a kill goes with the folder.
-    let _ = std::fs::remove_file(&file);
+    let stream = archive.stream().await.map_err(|error| failed(&error))?;
+    let images = engine.load_image(stream).await.map_err(|error| failed(&error))?;
     images.into_iter().next().ok_or_else(|| {
         Failure::new(Code::ImageMissing, format!("image {reference} was loaded and is not there"))
     })

@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 
 use mesh_protocol::id::Digest;
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::{BUNDLE_LABEL, ImageArchive, ImageError, LAYER_LABEL, PROGRAM_LABEL};
 use crate::archive::padding;
@@ -116,6 +118,30 @@ impl Export {
             whole = match segment {
                 Segment::Bytes(bytes) => Box::new(whole.chain(Cursor::new(bytes.clone()))),
                 Segment::File { path, size } => Box::new(whole.chain(File::open(path)?.take(*size))),
+            };
+        }
+        Ok(whole)
+    }
+
+    /// The archive, for whoever must not wait for a disk: an engine is sent it without a file of it in between, which
+    /// would be written and synced only to be read once.
+    ///
+    /// # Errors
+    /// When a layer's file cannot be opened, or has another length than when it was packed.
+    pub async fn stream(&self) -> Result<impl AsyncRead + Send + use<>, ImageError> {
+        let mut whole: Pin<Box<dyn AsyncRead + Send>> = Box::pin(tokio::io::empty());
+        for segment in &self.segments {
+            whole = match segment {
+                Segment::Bytes(bytes) => Box::pin(whole.chain(Cursor::new(bytes.clone()))),
+                Segment::File { path, size } => {
+                    let unread = |source| ImageError::File { path: path.clone(), source };
+                    let layer = tokio::fs::File::open(path).await.map_err(unread)?;
+                    let found = layer.metadata().await.map_err(unread)?.len();
+                    if found != *size {
+                        return Err(ImageError::LayerChanged { path: path.clone(), found, expected: *size });
+                    }
+                    Box::pin(whole.chain(layer.take(*size)))
+                }
             };
         }
         Ok(whole)
@@ -272,7 +298,7 @@ mod tests {
         let bytes = std::fs::read(at("images.tar")).unwrap();
         assert_eq!(bytes.len() as u64, export.size());
         let mut streamed = Vec::new();
-        export.reader().unwrap().read_to_end(&mut streamed).unwrap();
+        Read::read_to_end(&mut export.reader().unwrap(), &mut streamed).unwrap();
         assert!(streamed == bytes);
         let listed = list(&at("images.tar")).unwrap();
         let shown: Vec<_> = listed.iter().map(|image| (&image.id, image.references[0].as_str())).collect();
@@ -287,6 +313,21 @@ mod tests {
         assert_eq!(listed[1].program, None);
         let output = std::process::Command::new("tar").arg("-tf").arg(at("images.tar")).output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_stream_has_the_same_bytes_and_a_layer_that_is_another_by_now_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("one");
+        let one = packed(a_bundle("one", "1.0"), &file);
+        let export = Export::new([&worn(one.at(&file), one.config.system, "mesh/one:1").unwrap()]).unwrap();
+        let (mut whole, mut streamed) = (Vec::new(), Vec::new());
+        Read::read_to_end(&mut export.reader().unwrap(), &mut whole).unwrap();
+        export.stream().await.unwrap().read_to_end(&mut streamed).await.unwrap();
+        assert!(streamed == whole);
+        std::fs::write(&file, b"shorter").unwrap();
+        let changed = export.stream().await.err().unwrap();
+        assert!(matches!(changed, ImageError::LayerChanged { found: 7, .. }), "{changed}");
     }
 
     #[test]

@@ -38,10 +38,14 @@ pub(super) struct Authority {
     address: StoreAddress,
     credentials: Credentials,
     state: Mutex<State>,
+    /// Held by the one request that finds out what the store wants, while others that are told to wait for it.
+    asking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether the store has answered before.
+    has_answered: bool,
     /// What the store wanted the last time.
     scheme: Option<Challenge>,
     /// For each repository looked up once, for files may have one for each; inside: whether there is one.
@@ -100,17 +104,36 @@ impl Authority {
     pub(super) fn new(address: &StoreAddress, credentials: Credentials) -> Result<Self, StoreError> {
         let store = Url::parse(&address.url())
             .map_err(|error| StoreError::Protocol { url: address.url(), what: error.to_string() })?;
-        Ok(Self { store, address: address.clone(), credentials, state: Mutex::default() })
+        let (address, state, asking) = (address.clone(), Mutex::default(), tokio::sync::Mutex::default());
+        Ok(Self { store, address, credentials, state, asking })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts onto a request what the store wanted to have the last time, if that is there and the request goes to it.
-    pub(super) fn sign(&self, request: &mut Request) {
+    /// Whether several requests may be the first at once: where there is nothing to tell, or the store has said already
+    /// what it wants to be told. Else a login that is wrong would be told as often as there are requests.
+    pub(super) fn is_settled(&self) -> bool {
+        self.credentials == Credentials::Anonymous || self.state().has_answered
+    }
+
+    /// Notes that the store was told all that it wanted.
+    pub(super) fn answered(&self) {
+        self.state().has_answered = true;
+    }
+
+    /// Puts onto a request what the store wanted to have the last time, and tells what that is.
+    pub(super) fn sign(&self, request: &mut Request) -> Option<HeaderValue> {
+        let value = self.authorization(request)?;
+        request.headers_mut().insert(AUTHORIZATION, value.clone());
+        Some(value)
+    }
+
+    /// What the store wanted to have the last time, if that is there and the request goes to it.
+    fn authorization(&self, request: &Request) -> Option<HeaderValue> {
         if request.url().origin() != self.store.origin() {
-            return;
+            return None;
         }
         let access = Access::of(request.method(), request.url());
         let state = self.state();
@@ -126,12 +149,9 @@ impl Authority {
             }
             (Some(Challenge::Basic) | None, _) => None,
         };
-        if let Some(value) = value
-            && let Ok(mut value) = HeaderValue::from_str(&value)
-        {
-            value.set_sensitive(true);
-            request.headers_mut().insert(AUTHORIZATION, value);
-        }
+        let mut value = HeaderValue::from_str(&value?).ok()?;
+        value.set_sensitive(true);
+        Some(value)
     }
 
     /// Why a store that was told who asks still does not want to.
@@ -188,9 +208,19 @@ fn basic(login: &Login) -> Option<String> {
 }
 
 impl Store {
-    /// Takes up an answer with status 401: afterwards a request can be signed, or there is no way to.
-    pub(super) async fn challenged(&self, response: Response, request: &Request) -> Result<(), StoreError> {
+    /// Takes up an answer with status 401 to a request that was sent as `told`: afterwards it can be signed, or there is
+    /// no way to. Of several that are refused at once one asks, and the others take what it was given.
+    pub(super) async fn challenged(
+        &self,
+        response: Response,
+        request: &Request,
+        told: Option<&HeaderValue>,
+    ) -> Result<(), StoreError> {
         let authority = &self.authority;
+        let _asking = authority.asking.lock().await;
+        if authority.authorization(request).is_some_and(|value| told != Some(&value)) {
+            return Ok(());
+        }
         let headers = response.headers().get_all(WWW_AUTHENTICATE);
         let challenge = Challenge::best(headers.iter().filter_map(|header| header.to_str().ok()));
         let ours = request.url().origin() == authority.store.origin();

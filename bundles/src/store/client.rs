@@ -268,18 +268,20 @@ impl Store {
     pub(super) async fn send(&self, request: RequestBuilder, url: &Url) -> Result<Response, StoreError> {
         let mut request = request.build().map_err(|error| unreachable(url, error))?;
         let mut again = request.try_clone();
-        self.authority.sign(&mut request);
+        let told = self.authority.sign(&mut request);
         let response = self.execute(request, url).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
+            self.authority.answered();
             return Ok(response);
         }
         let Some(mut again) = again.take() else { return Ok(response) };
-        self.challenged(response, &again).await?;
+        self.challenged(response, &again, told.as_ref()).await?;
         self.authority.sign(&mut again);
         let response = self.execute(again, url).await?;
         if response.status() == StatusCode::UNAUTHORIZED {
             return Err(self.authority.unauthorized(response, url).await);
         }
+        self.authority.answered();
         Ok(response)
     }
 

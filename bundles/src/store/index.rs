@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::try_join_all;
 use mesh_protocol::id::System;
 
 use super::address::{AddressFault, Repository, Tag};
@@ -59,11 +60,13 @@ impl Store {
         repository: &Repository,
         version: &str,
     ) -> Result<BTreeMap<System, Descriptor>, StoreError> {
+        let looking = System::ALL.map(|system| async move {
+            let bytes = self.manifest_bytes(repository, &system_tag(version, system)).await?;
+            Ok::<_, StoreError>((system, bytes))
+        });
         let mut tagged = BTreeMap::new();
-        for system in System::ALL {
-            let Some(bytes) = self.manifest_bytes(repository, &system_tag(version, system)).await? else {
-                continue;
-            };
+        for (system, bytes) in try_join_all(looking).await? {
+            let Some(bytes) = bytes else { continue };
             // What has the tag and is something else is nobody's for this system.
             if let Ok(Found::Manifest(manifest)) = Found::read(&bytes)
                 && manifest.version() == Some(version)

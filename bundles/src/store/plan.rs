@@ -35,7 +35,8 @@ pub struct Seen {
     pub config: Presence,
 }
 
-/// Something to do, in this order.
+/// Something to do, in this order; but the two blobs may go at once, and so may the manifest and the reading back of the
+/// archive that it names. No tag comes before all of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Send a blob.

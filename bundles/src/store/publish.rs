@@ -2,7 +2,8 @@
 //!
 //! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
 //! its version's index. What was sent is read back and compared by digest: a store that answers `201` has promised,
-//! not proved. Publishing what is there already takes three requests and sends no byte of it.
+//! not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
+//! another is asked and sent at once; a tag comes when all that it names has been read back, the index after the tag.
 
 use std::path::Path;
 use std::time::Duration;
@@ -104,40 +105,23 @@ impl Store {
         publication: &Publication<'_>,
         progress: Progress<'_>,
     ) -> Result<Published, StoreError> {
-        let Publication { archive, digest, size, config, .. } = *publication;
+        let Publication { archive, digest, config, .. } = *publication;
         let described = self.describe(publication)?;
-        let Described { repository, manifest, manifest_bytes, manifest_digest, tag, version } = &described;
+        let Described { repository, manifest_bytes, manifest_digest, tag, version, .. } = &described;
         let look = described.look(config);
         let seen = patiently!(self, self.look(&look));
         let actions = decide(&seen, manifest_digest);
-        for action in &actions {
-            match action {
-                Action::Send(Part::Archive) => {
-                    let blob = Blob { content: Content::File(archive), digest, size };
-                    self.upload(repository, &blob, progress).await?;
-                    patiently!(self, self.verify(repository, digest, size, crate::SILENT));
-                }
-                Action::Send(Part::Config) => {
-                    let content = Content::Bytes(config.to_bytes().into());
-                    let blob = Blob { content, digest: &manifest.config.digest, size: manifest.config.size };
-                    self.upload(repository, &blob, crate::SILENT).await?;
-                    let Descriptor { digest, size, .. } = &manifest.config;
-                    patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
-                }
-                Action::PutManifest => {
-                    let name = manifest_digest.as_str();
-                    patiently!(self, self.put(repository, name, MANIFEST_TYPE, manifest_bytes));
-                }
-                Action::PutTag => {
-                    patiently!(self, self.put_tag(&look, &seen, manifest_bytes));
-                }
-                Action::PutIndex => {
-                    let (name, version) = (config.name.as_str(), &config.version);
-                    patiently!(self, self.put_index(repository, name, version));
-                }
-            }
+        let has_to = |action| actions.contains(&action);
+
+        self.put_contents(&look, archive, manifest_bytes, &actions, progress).await?;
+        if has_to(Action::PutTag) {
+            patiently!(self, self.put_tag(&look, &seen, manifest_bytes));
         }
-        if actions.contains(&Action::PutTag) {
+        if has_to(Action::PutIndex) {
+            let (name, version) = (config.name.as_str(), &config.version);
+            patiently!(self, self.put_index(repository, name, version));
+        }
+        if has_to(Action::PutTag) {
             patiently!(self, self.still_ours(&look));
         }
         let reference = |tag| Reference {
@@ -187,11 +171,18 @@ impl Store {
     async fn look(&self, look: &Look<'_>) -> Result<Seen, StoreError> {
         let Look { repository, manifest, digest, tag, version, .. } = look;
         let [config, layer] = [&manifest.config, &manifest.layers[0]];
-        // The first one finds out who we have to be; the others need not wait for each other.
-        let tagged = self.tagged(repository, tag).await?;
-        let (archive, index) =
-            tokio::join!(self.blob(repository, &layer.digest), self.index(repository, version));
-        let (archive, index) = (archive?, index?);
+        let tagged = self.tagged(repository, tag);
+        let archive = self.blob(repository, &layer.digest);
+        let index = self.index(repository, version);
+        let (tagged, archive, index) = if self.authority.is_settled() {
+            tokio::join!(tagged, archive, index)
+        } else {
+            // The first one finds out who we have to be; the others need not wait for each other.
+            let tagged = tagged.await?;
+            let (archive, index) = tokio::join!(archive, index);
+            (Ok(tagged), archive, index)
+        };
+        let (tagged, archive, index) = (tagged?, archive?, index?);
         as_long_as(archive, layer.size, || format!("bundle {repository}@{}", layer.digest))?;
         let listed =
             index.and_then(|index| index.of_system(look.config.system).map(|child| child.digest.clone()));
@@ -199,15 +190,70 @@ impl Store {
         let there = Presence::There(None);
         let mut seen = Seen { manifest: there, tag: tagged, listed, archive, config: there };
         if seen.tag.as_ref() != Some(*digest) {
-            seen.manifest = self.manifest(repository, digest).await?;
+            let (manifest, configuration) =
+                tokio::join!(self.manifest(repository, digest), self.blob(repository, &config.digest));
+            seen.manifest = manifest?;
             if seen.manifest == Presence::Absent {
-                seen.config = self.blob(repository, &config.digest).await?;
+                seen.config = configuration?;
                 as_long_as(seen.config, config.size, || {
                     format!("{repository} configuration {}", config.digest)
                 })?;
             }
         }
         Ok(seen)
+    }
+
+    /// The blobs and the manifest, as far as they are missing. What does not need one another is done at once: all but one
+    /// of the requests are small, and the time that a small one takes is the store's, which syncs what it is given. What
+    /// fails ends what is done beside it.
+    async fn put_contents(
+        &self,
+        look: &Look<'_>,
+        archive: &Path,
+        manifest: &[u8],
+        actions: &[Action],
+        progress: Progress<'_>,
+    ) -> Result<(), StoreError> {
+        let repository = look.repository;
+        let Descriptor { digest, size, .. } = &look.manifest.layers[0];
+        let [send_archive, send_config] =
+            [Part::Archive, Part::Config].map(|part| actions.contains(&Action::Send(part)));
+        let sending_archive = async {
+            if send_archive {
+                let blob = Blob { content: Content::File(archive), digest, size: *size };
+                self.upload(repository, &blob, progress).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        let sending_config = async { if send_config { self.send_config(look).await } else { Ok(()) } };
+        tokio::try_join!(sending_archive, sending_config)?;
+
+        // A store takes a manifest once it has what it names. Under its digest nobody finds it: the tags, which people
+        // see, come when the archive too has been read back.
+        let reading_back = async {
+            if send_archive {
+                patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
+            }
+            Ok::<_, StoreError>(())
+        };
+        let putting = async {
+            if actions.contains(&Action::PutManifest) {
+                let name = look.digest.as_str();
+                patiently!(self, self.put(repository, name, MANIFEST_TYPE, manifest));
+            }
+            Ok(())
+        };
+        tokio::try_join!(reading_back, putting).map(drop)
+    }
+
+    /// Sends the configuration, and reads it back.
+    async fn send_config(&self, look: &Look<'_>) -> Result<(), StoreError> {
+        let Look { repository, manifest, config, .. } = look;
+        let Descriptor { digest, size, .. } = &manifest.config;
+        let blob = Blob { content: Content::Bytes(config.to_bytes().into()), digest, size: *size };
+        self.upload(repository, &blob, crate::SILENT).await?;
+        patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
+        Ok(())
     }
 
     /// Moves the tag, if it is where it was when we looked; a long upload lies in between.

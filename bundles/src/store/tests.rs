@@ -1,5 +1,6 @@
 //! The store's client against a real registry, with a proxy before it that counts, and cuts when it is told to.
 
+mod at_once;
 mod authorization;
 mod cut;
 mod fuzz;

@@ -188,14 +188,14 @@ impl Store {
         let build = |request: RequestBuilder| request.build().map_err(|error| unreachable(url, error));
         let mut request = build(request)?;
         let mut again = request.try_clone();
-        self.authority.sign(&mut request);
+        let told = self.authority.sign(&mut request);
         let deed = format!("{} {}", request.method(), url.path());
         let sending = self.stream_once(request, url, blob, part.clone(), progress);
         let response = checkpoint::around_async(|| deed, sending).await?;
         let Some(mut again) = again.take().filter(|_| response.status() == StatusCode::UNAUTHORIZED) else {
             return Ok(response);
         };
-        self.challenged(response, &again).await?;
+        self.challenged(response, &again, told.as_ref()).await?;
         self.authority.sign(&mut again);
         let response = self.stream_once(again, url, blob, part, progress).await?;
         if response.status() == StatusCode::UNAUTHORIZED {

@@ -42,18 +42,22 @@ struct Made<'a> {
 
 async fn build(world: &World, options: cli::ImageBuild, printer: &Printer) -> Result<()> {
     let (_folder, work) = images::work_folder()?;
-    let archive = match (&options.dir, &options.from_binary) {
-        (Some(dir), _) => of_module(dir, &options, &work, printer).await?,
-        (None, Some(binary)) => of_binary(world, binary, &options, &work).await?,
-        (None, None) => return Err(Failure::new(Code::Usage, "there is nothing to build an image of")),
+    let archive = async {
+        match (&options.dir, &options.from_binary) {
+            (Some(dir), _) => of_module(dir, &options, &work, printer).await,
+            (None, Some(binary)) => of_binary(world, binary, &options, &work).await,
+            (None, None) => Err(Failure::new(Code::Usage, "there is nothing to build an image of")),
+        }
     };
-    let engine = images::engine(world).await?;
+    // The engine is looked for meanwhile; what is wrong with the content is said before what is wrong with the engine.
+    let (archive, engine) = tokio::join!(archive, images::engine(world));
+    let (archive, engine) = (archive?, engine?);
     let there = images::is_there(&engine, &archive).await?;
-    let (reference, id, layer) = (archive.reference.clone(), archive.id.clone(), archive.layer.clone());
     if !there {
-        images::load(&engine, archive, &work).await?;
+        images::load(&engine, &archive).await?;
     }
-    let document = Made { reference: &reference, id: &id, layer: &layer, changed: !there };
+    let ImageArchive { reference, id, layer, .. } = &archive;
+    let document = Made { reference, id, layer, changed: !there };
     printer.document(&document, || {
         let how = if there { "is in the engine already" } else { "is in the engine" };
         vec![format!("{reference} {how} ({id})")]

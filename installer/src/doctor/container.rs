@@ -91,7 +91,7 @@ async fn load(engine: &Engine, place: &Place, reference: &str) -> Result<(), Str
     let made = images::Program { binary: &binary, name: PROGRAM, arguments: &[] };
     let archive =
         images::of_program(&made, reference, place.folder()).await.map_err(|failure| failure.what.clone())?;
-    images::load(engine, archive, place.folder()).await.map(drop).map_err(|failure| failure.what.clone())
+    images::load(engine, &archive).await.map(drop).map_err(|failure| failure.what.clone())
 }
 
 async fn of_container(

@@ -72,13 +72,12 @@ impl<P: Parts> Parts for Held<P> {
         Ok(found)
     }
 
-    async fn load(&self, archive: ImageArchive, work: &Utf8Path) -> Result<Image> {
-        let copy = work.join("contract.image.tar");
-        archive.write_to(copy.as_std_path()).unwrap();
-        let listed = export::list(copy.as_std_path()).unwrap();
-        std::fs::remove_file(&copy).unwrap();
-        let image = self.0.load(archive, work).await?;
-        self.is_loaded(&listed).await;
+    async fn load(&self, archive: &ImageArchive) -> Result<Image> {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("image.tar");
+        archive.write_to(&copy).unwrap();
+        let image = self.0.load(archive).await?;
+        self.is_loaded(&export::list(&copy).unwrap()).await;
         Ok(image)
     }
 

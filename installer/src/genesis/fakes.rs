@@ -172,12 +172,11 @@ impl Parts for Fakes {
         Ok(self.outside.borrow().images.keys().find(|reference| reference.starts_with(&own)).cloned())
     }
 
-    async fn load(&self, archive: ImageArchive, work: &Utf8Path) -> Result<Image> {
-        let path = work.join("fake.image.tar");
+    async fn load(&self, archive: &ImageArchive) -> Result<Image> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Utf8Path::from_path(folder.path()).unwrap().join("image.tar");
         archive.write_to(path.as_std_path()).map_err(|error| Failure::of(Code::ImageMissing, &error))?;
-        let loaded = self.deed(|outside| Self::load_images(outside, &path));
-        std::fs::remove_file(&path).unwrap();
-        Ok(loaded?.remove(0))
+        Ok(self.deed(|outside| Self::load_images(outside, &path))?.remove(0))
     }
 
     async fn load_file(&self, path: &Utf8Path) -> Result<Vec<Image>> {

@@ -113,11 +113,11 @@ pub trait Parts {
     /// When the engine does not answer.
     async fn assembled(&self, wanted: ThirdParty) -> Result<Option<String>>;
 
-    /// Puts an image into the engine, by way of a file in `work`.
+    /// Puts an image into the engine.
     ///
     /// # Errors
     /// When the engine does not take it.
-    async fn load(&self, archive: ImageArchive, work: &Utf8Path) -> Result<Image>;
+    async fn load(&self, archive: &ImageArchive) -> Result<Image>;
 
     /// Puts all images of an archive into the engine.
     ///

@@ -201,7 +201,7 @@ impl TokenServer {
     }
 }
 
-async fn serve(router: Router) -> SocketAddr {
+pub(super) async fn serve(router: Router) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -230,6 +230,8 @@ async fn the_token_flow_of_a_real_registry() {
         matches!(&error, StoreError::Unauthorized { found, .. } if found.contains("none are known")),
         "{error}"
     );
+    // All looks go at once there, and so do the archive and the configuration: one of each asks for all.
+    assert_eq!(issued(), ["GET repository:prog:pull", "GET repository:prog:pull,push"]);
     let error = artifact.publish(&client(&address, given("wrong"), "")).await.unwrap_err();
     assert!(
         matches!(&error, StoreError::Unauthorized { found, .. } if found.contains("were refused")),
@@ -394,4 +396,19 @@ async fn a_token_server_without_protection_is_not_asked() {
     let address = serve(router).await;
     let error = client(&address.to_string(), given(PASSWORD), "").ping().await.unwrap_err();
     assert!(matches!(&error, StoreError::Protocol { what, .. } if what.contains("auth.example")), "{error}");
+}
+
+#[tokio::test]
+async fn a_login_that_is_wrong_is_told_once() {
+    let told = Arc::new(AtomicU64::new(0));
+    let counting = Arc::clone(&told);
+    let router = Router::new().fallback(move |headers: HeaderMap| {
+        let is_told = headers.contains_key(header::AUTHORIZATION);
+        counting.fetch_add(u64::from(is_told), Ordering::SeqCst);
+        async { (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=x")]) }
+    });
+    let address = serve(router).await.to_string();
+    let error = artifact().publish(&client(&address, given("wrong"), "")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unauthorized { .. }), "{error}");
+    assert_eq!(told.load(Ordering::SeqCst), 1);
 }

@@ -107,8 +107,8 @@ impl Parts for Real<'_> {
         images::assembled_before(self.engine().await?, wanted).await
     }
 
-    async fn load(&self, archive: ImageArchive, work: &Utf8Path) -> Result<Image> {
-        images::load(self.engine().await?, archive, work).await
+    async fn load(&self, archive: &ImageArchive) -> Result<Image> {
+        images::load(self.engine().await?, archive).await
     }
 
     async fn load_file(&self, path: &Utf8Path) -> Result<Vec<Image>> {

@@ -60,7 +60,7 @@ async fn controller<P: Parts>(context: &mut Context<'_, P>) -> Result<String> {
         return Ok(reference);
     }
     if context.shall(what)? {
-        load(context, archive).await?;
+        load(context, &archive).await?;
     }
     Ok(reference)
 }
@@ -203,18 +203,16 @@ async fn assemble<P: Parts>(
     let made = images::Program { binary, name: wanted.program(), arguments: wanted.entry_arguments() };
     let reference = made.reference()?;
     let archive = images::of_program(&made, &reference, &context.work_folder()).await?;
-    load(context, archive).await?;
+    load(context, &archive).await?;
     Ok(reference)
 }
 
 /// That it is ours is written down first: an engine that names images otherwise than by their configuration says its own
 /// name afterwards.
-async fn load<P: Parts>(context: &mut Context<'_, P>, archive: ImageArchive) -> Result<()> {
-    let reference = archive.reference.clone();
-    remember(context, &reference, archive.id.as_str())?;
-    let work = context.work_folder();
-    let image = context.parts.load(archive, &work).await?;
-    remember(context, &reference, &image.id)
+async fn load<P: Parts>(context: &mut Context<'_, P>, archive: &ImageArchive) -> Result<()> {
+    remember(context, &archive.reference, archive.id.as_str())?;
+    let image = context.parts.load(archive).await?;
+    remember(context, &archive.reference, &image.id)
 }
 
 /// What this mesh put into the engine, or is about to, `down` may take out again.
