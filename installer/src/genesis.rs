@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mesh_protocol::layout::Layout;
 
+use crate::backup::begun;
 use crate::cli;
 use crate::journal::Journal;
 use crate::lock::InstallerLock;
@@ -49,6 +50,7 @@ pub async fn run(world: &World, layout: Layout, options: cli::Genesis, printer: 
     };
     context.holds_lock = lock.is_some();
     context.mesh = MeshFile::read(&context.layout)?;
+    begun::no_restore(&context.layout)?;
     context.check_inputs()?;
     if lock.is_some() && context.mesh.is_some() {
         context.open_journal()?;
