@@ -5,6 +5,7 @@
 //! own mark: a container by its label and id, an account by its GECOS field, a process by the program it runs. Not
 //! here: anything without such a mark.
 
+mod groups;
 mod inventory;
 mod own;
 mod remove;

@@ -313,7 +313,7 @@ fn is_packed(name: &str) -> bool {
 }
 
 /// A run, as hosts name them: `p-9c2d54571c`.
-fn is_run(name: &str) -> bool {
+pub(super) fn is_run(name: &str) -> bool {
     let number = name.strip_prefix("p-").or_else(|| name.strip_prefix("c-"));
     number.is_some_and(|number| is_hex(number, 10))
 }

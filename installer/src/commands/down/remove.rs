@@ -17,8 +17,8 @@ use mesh_protocol::layout::{Layout, label};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::process::Command;
 
-use super::inventory;
 use super::own::Own;
+use super::{groups, inventory};
 use crate::config::HOST_PROGRAM;
 use crate::daemon;
 use crate::door::{self, Door};
@@ -29,9 +29,9 @@ use crate::output::{Code, Event, Failure, Printer, Result};
 use crate::world::World;
 
 /// What a program has to end by itself.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-const POLL: Duration = Duration::from_millis(20);
+pub(super) const POLL: Duration = Duration::from_millis(20);
 
 /// Removes all of it, and returns what is in the root and not the mesh's, which stays.
 pub(super) async fn all(
@@ -46,6 +46,7 @@ pub(super) async fn all(
     let mut left = dissolve(world, layout, mesh, &say).await;
     daemon::remove_unit(&mesh.mesh).await?;
     left.extend(end_processes(layout, &say).await);
+    left.extend(groups::remove(layout, &say).await);
     match engine(world).await {
         Ok(engine) => left.extend(from_engine(&engine, mesh, &say).await?),
         Err(failure) => left.push(format!("containers cannot be told: {}", failure.what)),
