@@ -53,23 +53,26 @@ fn memory_group(run: &Path) -> Option<PathBuf> {
 
 /// What is in a group of a run is of that run, for only what it started is born there.
 async fn end(folder: &Path) -> io::Result<()> {
-    let deadline = tokio::time::Instant::now() + GRACE;
-    loop {
-        let removing = || {
-            match fs::write(folder.join("cgroup.kill"), "1") {
-                // A kernel that has it not, or version 1: then what runs is told below, by what cannot be removed.
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+    let ending = async {
+        let deadline = tokio::time::Instant::now() + GRACE;
+        loop {
+            match kill_and_remove(folder) {
+                // What was killed takes a moment to be gone.
+                Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(POLL).await,
+                removed => return removed,
             }
-            remove_with_inner(folder)
-        };
-        let removed = checkpoint::around(|| format!("remove control group {}", folder.display()), removing);
-        match removed {
-            // What was killed takes a moment to be gone.
-            Err(_) if tokio::time::Instant::now() < deadline => tokio::time::sleep(POLL).await,
-            removed => return removed,
         }
+    };
+    checkpoint::around_async(|| format!("remove control group {}", folder.display()), ending).await
+}
+
+fn kill_and_remove(folder: &Path) -> io::Result<()> {
+    let kill = folder.join("cgroup.kill");
+    // Version 1 and kernels before 5.14 have it not: what then runs there keeps the group from being removed, and is told.
+    if kill.exists() {
+        fs::write(kill, "1")?;
     }
+    remove_with_inner(folder)
 }
 
 /// A control group's files are the kernel's: only groups can be removed, the inner ones first.
