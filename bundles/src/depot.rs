@@ -102,6 +102,23 @@ impl Depot {
         record.is_some_and(|record: Record| record.fits(&folder))
     }
 
+    /// What lies in a bundle's folder in the depot at `root`, by paths in that folder; none where there is no record of it.
+    /// Touches nothing.
+    #[must_use]
+    pub fn contents(root: &Path, digest: &Digest) -> Option<BTreeSet<PathBuf>> {
+        let bytes = fs::read(root.join(format!("{}.json", digest.hex()))).ok()?;
+        let record: Record = serde_json::from_slice(&bytes).ok()?;
+        let files = record.files.iter().map(|file| &file.path);
+        let paths = files.chain(record.links.iter().map(|link| &link.path)).chain(&record.folders);
+        Some(paths.map(|path| path.as_ref().to_path_buf()).collect())
+    }
+
+    /// Whether a folder of this name is one in which a depot is at work, or was when it was killed.
+    #[must_use]
+    pub fn is_work(name: &str) -> bool {
+        name.starts_with(NEW) || name.starts_with(GONE)
+    }
+
     /// Makes a bundle be there, from an archive that must be the one of this digest. Done once, it costs next
     /// to nothing: then the archive is not even looked at.
     ///
@@ -196,7 +213,7 @@ impl Depot {
         let names = self.names()?;
         for name in &names {
             let path = self.root.join(name);
-            if name.starts_with(NEW) || name.starts_with(GONE) {
+            if Self::is_work(name) {
                 fs::remove_dir_all(&path).map_err(|source| failed(&path, source))?;
             }
             let partial = is_partial_name(name);

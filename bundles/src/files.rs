@@ -20,7 +20,9 @@ pub(crate) fn partial_name<'a>() -> tempfile::Builder<'a, 'a> {
     builder
 }
 
-pub(crate) fn is_partial_name(name: &str) -> bool {
+/// Whether a thing of this name is what somebody packed, fetched or unpacked, and has not brought to its end.
+#[must_use]
+pub fn is_partial_name(name: &str) -> bool {
     name.starts_with(PARTIAL.0) && name.ends_with(PARTIAL.1)
 }
 

@@ -125,9 +125,13 @@ fn replace(
     ownership: Ownership,
 ) -> Result<(), DurableError> {
     let (beside, file) = create_beside(path)?;
-    let written = fill(file, content, mode, ownership)
-        .map_err(DurableError::new(&beside, "written"))
-        .and_then(|()| fs::rename(&beside, path).map_err(DurableError::new(path, "replaced")));
+    let written =
+        fill(file, content, mode, ownership).map_err(DurableError::new(&beside, "written")).and_then(|()| {
+            // A point of its own: a crash before it leaves the whole new file, and not under its name.
+            let renaming = || fs::rename(&beside, path);
+            let renamed = checkpoint::around(|| format!("give {path} its name"), renaming);
+            renamed.map_err(DurableError::new(path, "replaced"))
+        });
     if written.is_err() {
         // What is left of it is swept by the next start; the first error is the one to tell.
         let _ = fs::remove_file(&beside);
@@ -300,7 +304,48 @@ pub fn sync_tree(folder: &Utf8Path) -> Result<(), DurableError> {
     }
 }
 
-/// Removes what a killed writer left beside the files of a folder.
+/// Removes a folder that holds only files of these names, with what a killed writer left beside them; one that is not
+/// there is removed already. What else is in it is somebody else's, and stays, and the folder with it.
+///
+/// # Errors
+/// When something of it is still there.
+pub fn remove_folder_of(path: &Utf8Path, names: &[&str]) -> Result<(), DurableError> {
+    let removing = || {
+        let entries = match path.read_dir_utf8() {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(DurableError::new(path, "listed")(error)),
+        };
+        let mut is_empty = true;
+        for entry in entries {
+            let entry = entry.map_err(DurableError::new(path, "listed"))?;
+            let (name, kind) = (entry.file_name(), entry.file_type());
+            let is_folder = kind.map_err(DurableError::new(entry.path(), "looked at"))?.is_dir();
+            if is_folder || !(names.contains(&name) || is_beside(name)) {
+                is_empty = false;
+                continue;
+            }
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(DurableError::new(entry.path(), "removed")(error));
+                }
+                _ => {}
+            }
+        }
+        if !is_empty {
+            return sync_folder(path);
+        }
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(DurableError::new(path, "removed")(error))
+            }
+            _ => sync_folder(folder_of(path)),
+        }
+    };
+    checkpoint::around(|| format!("remove {path}"), removing)
+}
+
+/// Removes what a killed writer left beside the files of a folder. What somebody who still runs is writing stays.
 ///
 /// # Errors
 /// When one is still there.
@@ -312,11 +357,18 @@ pub fn sweep(folder: &Utf8Path) -> Result<(), DurableError> {
     };
     for entry in entries {
         let entry = entry.map_err(DurableError::new(folder, "listed"))?;
-        if is_beside(entry.file_name()) {
+        if is_beside(entry.file_name()) && !is_being_written(entry.file_name()) {
             remove(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Whether the process that a file's name beside another tells of still runs. Where its number went to somebody else
+/// by now, the file stays until that one has ended too.
+fn is_being_written(name: &str) -> bool {
+    let writer = name.trim_end_matches(BESIDE).rsplit('.').nth(1).and_then(|pid| pid.parse::<u32>().ok());
+    writer.is_some_and(|pid| Utf8Path::new("/proc").join(pid.to_string()).exists())
 }
 
 /// Opens a file for reading: not a link, and without waiting, whatever it is.

@@ -9,6 +9,6 @@ mod file;
 
 pub use file::{
     DurableError, Ownership, Written, ensure_folder, is_beside, make_parents, open_plain, read, read_json,
-    remove, remove_tree, sweep, sync_folder, sync_tree, write, write_by, write_json, write_owned,
-    write_unless_same,
+    remove, remove_folder_of, remove_tree, sweep, sync_folder, sync_tree, write, write_by, write_json,
+    write_owned, write_unless_same,
 };

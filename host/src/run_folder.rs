@@ -89,12 +89,12 @@ impl RunFolder {
         parse(&bytes)
     }
 
-    /// Removes it with all that is in it; done twice, it is done.
+    /// Removes it with what was put there for the run; done twice, it is done. What else somebody put there stays.
     ///
     /// # Errors
     /// When something of it is still there.
     pub fn remove(&self) -> Result<(), DurableError> {
-        durable::remove_tree(&self.path)
+        durable::remove_folder_of(&self.path, &["instance", "role", "role.ack"])
     }
 
     fn ack(&self) -> Utf8PathBuf {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use mesh_durable::{self as durable, checkpoint};
+use mesh_durable::{self as durable, DurableError, checkpoint};
 use mesh_protocol::bus::connect::Settings;
 use mesh_protocol::bus::identity::User;
 use mesh_protocol::layout::{HostFile, Layout};
@@ -38,7 +38,7 @@ pub enum ServeError {
         /// The root.
         root: Utf8PathBuf,
         /// Which, and why.
-        source: durable::DurableError,
+        source: DurableError,
     },
     /// It was never told what it is.
     #[error("{path} is missing: expected the host's file, which mesh genesis writes")]
@@ -71,6 +71,7 @@ pub fn serve(root: &Utf8Path) -> Result<ExitCode, ServeError> {
     let layout = Layout::new(root);
     checkpoint::watch(layout.host().join("checkpoints"));
     let lock = Lock::take(&layout).map_err(|source| ServeError::Daemon { root: root.to_owned(), source })?;
+    sweep(&layout).map_err(|source| ServeError::Records { root: root.to_owned(), source })?;
     let path = layout.host_file();
     let file: Option<HostFile> =
         durable::read_json(&path).map_err(|source| ServeError::Records { root: root.to_owned(), source })?;
@@ -91,6 +92,18 @@ pub fn serve(root: &Utf8Path) -> Result<ExitCode, ServeError> {
         Stop::Dissolved => "the host stops, its mesh is dissolved",
     });
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a killed host, or a run's shim, left beside its records; a shim that still writes is left alone.
+fn sweep(layout: &Layout) -> Result<(), DurableError> {
+    let below = |folder: Utf8PathBuf| {
+        let entries = folder.read_dir_utf8().into_iter().flatten().flatten();
+        entries.map(camino::Utf8DirEntry::into_path).filter(|path| path.is_dir()).collect::<Vec<_>>()
+    };
+    let single = [layout.host(), layout.handovers(), layout.steadies(), layout.recoveries()];
+    let runs = [below(layout.incarnations()), below(layout.runs())].concat();
+    let modules = below(layout.modules()).into_iter().flat_map(below);
+    single.into_iter().chain(runs).chain(modules).try_for_each(|folder| durable::sweep(&folder))
 }
 
 async fn run(layout: Layout, file: HostFile) -> Result<Stop, ServeError> {

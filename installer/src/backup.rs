@@ -5,6 +5,7 @@
 //! that was put back (`commands::restore`), and the engine.
 
 mod archive;
+pub mod begun;
 mod gather;
 
 use camino::Utf8PathBuf;

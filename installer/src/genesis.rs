@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use mesh_protocol::layout::Layout;
 
+use crate::backup::begun;
 use crate::cli;
 use crate::journal::Journal;
 use crate::lock::InstallerLock;
@@ -75,6 +76,7 @@ async fn raise<P: Parts>(context: &mut Context<'_, P>) -> Result<()> {
     };
     context.holds_lock = lock.is_some();
     context.mesh = MeshFile::read(&context.layout)?;
+    begun::no_restore(&context.layout)?;
     context.check_inputs()?;
     if lock.is_some() && context.mesh.is_some() {
         context.open_journal()?;

@@ -11,7 +11,8 @@ use camino::Utf8Path;
 use jiff::Timestamp;
 
 use crate::output::{Code, Failure, Result};
-use mesh_durable::checkpoint;
+use mesh_durable::{self as durable, checkpoint};
+use mesh_protocol::layout::Layout;
 
 /// Held for as long as it lives.
 #[derive(Debug)]
@@ -47,8 +48,24 @@ impl InstallerLock {
             || file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes())),
         );
         written.map_err(failed)?;
+        // With the lock held, what lies beside the files that commands write is somebody's who was killed.
+        let root = path.parent().unwrap_or(path);
+        sweep(root).map_err(|error| Failure::of(Code::Io, &error))?;
         Ok(Self { _file: file })
     }
+}
+
+/// Removes what a killed command left beside its files in the root and in the folders that commands write to.
+fn sweep(root: &Utf8Path) -> std::result::Result<(), durable::DurableError> {
+    let layout = Layout::new(root);
+    let secrets = layout.all_secrets();
+    let modules =
+        secrets.read_dir_utf8().into_iter().flatten().flatten().map(camino::Utf8DirEntry::into_path);
+    let credentials = layout.credential("host").parent().map(Utf8Path::to_owned);
+    let folders =
+        [layout.genesis_work(), layout.programs(), layout.reports(), layout.host(), layout.identity()];
+    let all = folders.into_iter().chain(credentials).chain(modules).chain([root.to_owned()]);
+    all.filter(|folder| folder.is_dir()).try_for_each(|folder| durable::sweep(&folder))
 }
 
 /// Who holds the lock at `path`, as it said; none where nobody does.

@@ -45,6 +45,10 @@ pub struct MeshFile {
     /// Since when it is being taken down: from then on it is not raised any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_since: Option<Timestamp>,
+    /// What in the root is not the mesh's, as `down` found it while the records to tell by were there: it stays, whatever
+    /// that `down` came to remove before it was killed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<Utf8PathBuf>,
     /// The files that it is raised from, once its bundle was packed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
@@ -97,6 +101,7 @@ impl MeshFile {
             images: Vec::new(),
             seat_answered: None,
             down_since: None,
+            foreign: Vec::new(),
             origin: None,
             process_since: None,
         }

@@ -54,6 +54,17 @@ pub struct Printer {
     clock: fn() -> jiff::Timestamp,
 }
 
+/// The version of the form of all documents.
+const DOCUMENT_FORMAT: u32 = 1;
+
+/// A document, with the version of its form before it.
+#[derive(Debug, Serialize)]
+struct Formatted<'a, T> {
+    format: u32,
+    #[serde(flatten)]
+    document: &'a T,
+}
+
 /// Whether talk is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Colour {
@@ -103,9 +114,10 @@ impl Printer {
     }
 
     /// A document: as one line of JSON where that was asked for, for events may have come before it; else as these lines.
+    /// Each says of which form it is, for programs that outlive a version of this one.
     pub fn document<T: Serialize>(&self, document: &T, lines: impl FnOnce() -> Vec<String>) {
         match self.form {
-            Form::Json => match serde_json::to_string(document) {
+            Form::Json => match serde_json::to_string(&Formatted { format: DOCUMENT_FORMAT, document }) {
                 Ok(text) => self.data(&text),
                 Err(error) => self.talk(&format!("error[internal]: a document cannot be written: {error}")),
             },
@@ -212,4 +224,20 @@ pub fn no_world(error: &std::io::Error) -> Exit {
     let failure = Failure::because(Code::Io, "the surroundings cannot be read", error);
     failure.lines().iter().for_each(|line| write_line(&mut std::io::stderr().lock(), line));
     failure.exit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_begins_with_the_version_of_its_form() {
+        #[derive(Serialize)]
+        #[serde(rename_all = "kebab-case", tag = "told_by")]
+        enum Document {
+            Host { name: &'static str },
+        }
+        let document = Formatted { format: DOCUMENT_FORMAT, document: &Document::Host { name: "n1" } };
+        insta::assert_snapshot!(serde_json::to_string(&document).unwrap(), @r#"{"format":1,"told_by":"host","name":"n1"}"#);
+    }
 }

@@ -183,6 +183,25 @@ fn held(layout: &Layout, observed: Observed) -> Result<Vec<ModuleSection>> {
     Ok(sections)
 }
 
+/// Every section that the records of this machine's host name, where no host may run that could be asked. What cannot be
+/// read names none.
+pub fn sections_on_disk(layout: &Layout) -> Vec<ModuleSection> {
+    let folders = [layout.steadies(), layout.recoveries(), layout.handovers()];
+    let entries = folders.iter().flat_map(|folder| folder.read_dir_utf8().into_iter().flatten().flatten());
+    let records = entries.map(camino::Utf8DirEntry::into_path);
+    let mut sections = Vec::new();
+    for path in records.chain([layout.ledger(), layout.declaration()]) {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        let Ok(record) = serde_json::from_slice::<serde_json::Value>(&bytes) else { continue };
+        sections_in(&record, &mut sections);
+        // A declaration has its modules in a list.
+        let declared = record.pointer("/declaration/modules").and_then(serde_json::Value::as_array);
+        sections
+            .extend(declared.into_iter().flatten().filter_map(|one| ModuleSection::deserialize(one).ok()));
+    }
+    sections
+}
+
 /// Every section in a document, wherever it stands: these records are the host's own, and change with it.
 fn sections_in(document: &serde_json::Value, found: &mut Vec<ModuleSection>) {
     match document {

@@ -61,11 +61,16 @@ fn a_folder_gets_its_mode_and_a_link_is_no_folder() {
 #[test]
 fn what_a_killed_writer_left_is_swept() {
     let (_kept, folder) = folder();
-    fs::write(folder.join(".a.1.2.tmp"), "half").unwrap();
+    // The kernel gives no process this number; the other one is written by this very process.
+    fs::write(folder.join(".a.4194305.2.tmp"), "half").unwrap();
+    let written = format!(".b.{}.7.tmp", std::process::id());
+    fs::write(folder.join(&written), "half").unwrap();
     write(&folder.join("a"), b"whole", 0o600).unwrap();
     sweep(&folder).unwrap();
-    let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names, ["a"]);
+    let mut names: Vec<_> =
+        fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    assert_eq!(names, [written, "a".to_owned()]);
 }
 
 #[test]
@@ -92,4 +97,25 @@ fn removing_what_is_not_there_is_done() {
     let (_kept, folder) = folder();
     remove(&folder.join("a")).unwrap();
     remove_tree(&folder.join("b")).unwrap();
+}
+
+#[test]
+fn a_folder_goes_with_what_is_known_of_it_and_stays_with_what_is_not() {
+    let (_kept, folder) = folder();
+    let inner = folder.join("run");
+    let make = || {
+        ensure_folder(&inner, 0o700).unwrap();
+        write(&inner.join("role"), b"1", 0o600).unwrap();
+        fs::write(inner.join(".role.4194305.2.tmp"), "half").unwrap();
+    };
+    make();
+    remove_folder_of(&inner, &["role", "instance"]).unwrap();
+    assert!(!inner.exists());
+    remove_folder_of(&inner, &["role"]).unwrap();
+
+    make();
+    fs::write(inner.join("notes"), "somebody's").unwrap();
+    remove_folder_of(&inner, &["role"]).unwrap();
+    let names: Vec<_> = fs::read_dir(&inner).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["notes"]);
 }

@@ -234,5 +234,6 @@ pub fn forget(layout: &Layout, instance: &InstanceId) -> Result<(), ProcessError
         memory::remove(&folder);
     }
     Group::of(instance).remove().map_err(|error| still_there(format!("its control group: {error}")))?;
-    durable::remove_tree(&layout.incarnation(instance)).map_err(ProcessError::record(instance))
+    durable::remove_folder_of(&layout.incarnation(instance), &record::FILES)
+        .map_err(ProcessError::record(instance))
 }

@@ -110,6 +110,9 @@ impl ExitKind {
     }
 }
 
+/// All that a run's folder holds.
+pub(super) const FILES: [&str; 4] = ["launch.json", "gate", "started.json", "exit.json"];
+
 pub(super) fn launch_file(folder: &Utf8Path) -> Utf8PathBuf {
     folder.join("launch.json")
 }

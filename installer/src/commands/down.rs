@@ -5,9 +5,14 @@
 //! own mark: a container by its label and id, an account by its GECOS field, a process by the program it runs. Not
 //! here: anything without such a mark.
 
+mod groups;
 mod inventory;
+mod own;
 mod remove;
 
+use std::collections::BTreeSet;
+
+use camino::{Utf8DirEntry, Utf8PathBuf};
 use mesh_protocol::id::MeshName;
 use mesh_protocol::layout::Layout;
 
@@ -17,6 +22,7 @@ use crate::mesh_file::MeshFile;
 use crate::output::{self, Code, Event, Failure, Printer, Result};
 use crate::world::{Stream, World};
 use inventory::Inventory;
+use own::Own;
 
 pub(super) async fn run(
     world: &World,
@@ -38,10 +44,20 @@ pub(super) async fn run(
         mesh.down_since = Some((world.clock)());
         mesh.write(layout)?;
     }
-    remove::all(world, layout, &mesh, printer).await.map_err(Failure::part_way)?;
+    let foreign = remove::all(world, layout, &mut mesh, printer).await.map_err(Failure::part_way)?;
     drop(lock);
-    printer.event(&Event::Finished { text: format!("mesh {} is gone from this machine", mesh.inputs.name) });
+    printer.event(&Event::Finished { text: last_words(&mesh.inputs.name, layout, &foreign) });
     Ok(())
+}
+
+/// What stays is no failure: nothing of the mesh is left.
+fn last_words(name: &MeshName, layout: &Layout, foreign: &[Utf8PathBuf]) -> String {
+    let gone = format!("mesh {name} is gone from this machine");
+    if foreign.is_empty() {
+        return gone;
+    }
+    let paths: Vec<&str> = foreign.iter().map(|path| path.as_str()).collect();
+    format!("{gone}; what is not the mesh's stays in {}: {}", layout.root(), paths.join(", "))
 }
 
 /// What genesis leaves when it is killed before there is a mesh; and no mesh at all.
@@ -51,17 +67,23 @@ fn without_mesh(layout: &Layout, options: &cli::Down, printer: &Printer) -> Resu
         printer.event(&Event::Finished { text: format!("there is nothing to remove: {root} is not there") });
         return Ok(());
     }
-    let begun = [layout.installer_lock(), layout.journal()];
-    let entries = remove::entries(root)?;
-    let foreign: Vec<&str> = entries
-        .iter()
-        .filter(|e| !mesh_durable::is_beside(e) && !begun.contains(&root.join(e)))
-        .map(String::as_str)
-        .collect();
+    let begun = [layout.installer_lock(), layout.journal(), layout.genesis_work()];
+    let own = Own::of(layout, BTreeSet::new(), &[]);
+    let mut foreign = own.foreign()?;
+    let entries = root.read_dir_utf8().and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
+    let entries = entries
+        .map_err(|error| Failure::because(Code::Io, &format!("folder {root} cannot be read"), &error))?;
+    // Whose the rest is cannot be told without the file that says which mesh it is.
+    let is_begun = |entry: &Utf8DirEntry| {
+        mesh_durable::is_beside(entry.file_name()) || begun.iter().any(|path| path == entry.path())
+    };
+    foreign.extend(entries.iter().filter(|entry| !is_begun(entry)).map(|entry| entry.path().to_owned()));
+    foreign.sort();
+    foreign.dedup();
     if !foreign.is_empty() {
         return Err(Failure::new(Code::NoMesh, format!("there is no mesh in {root}"))
             .expected(layout.mesh_file().to_string())
-            .found(foreign.join(", "))
+            .found(foreign.iter().map(|path| path.as_str()).collect::<Vec<_>>().join(", "))
             .hint("say where the mesh is with --root"));
     }
     // Empty is what a down leaves that was killed at its last deed, and nothing is lost with it.
@@ -71,7 +93,7 @@ fn without_mesh(layout: &Layout, options: &cli::Down, printer: &Printer) -> Resu
         printer.data(&format!("would remove {root}, {what}"));
         return Ok(());
     }
-    remove::root(layout)?;
+    own.remove()?;
     printer.event(&Event::Finished { text: format!("removed {root}, {what}") });
     Ok(())
 }

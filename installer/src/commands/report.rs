@@ -14,7 +14,9 @@ pub(super) fn run(layout: &Layout, options: &cli::Report, printer: &Printer) -> 
     MeshFile::must_read(layout)?;
     let found = choose(layout, options.plan.as_ref())?;
     if printer.form() == Form::Json && options.output.is_none() {
-        printer.document(&found, Vec::new);
+        // As it was kept, with the version of its own form.
+        let text = serde_json::to_string(&found).map_err(|error| Failure::of(Code::Internal, &error))?;
+        printer.data(&text);
         return Ok(());
     }
     let svg = picture::draw(&found);

@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use camino::{Utf8Path, Utf8PathBuf};
 use mesh_durable as durable;
 use mesh_engine::Engine;
-use mesh_protocol::handover::Form;
-use mesh_protocol::id::{Digest, System};
+use mesh_protocol::handover::{Form, Role};
+use mesh_protocol::id::{InstanceId, System};
 use mesh_protocol::layout::{HostFile, Layout};
 use mesh_protocol::verb::{StatusAnswer, Verb};
-use serde::{Deserialize, Serialize};
 
 use super::backup::beside;
+use crate::backup::begun::{self, Mark, mark_of};
 use crate::backup::{Manifest, Opened};
 use crate::follow::watch::Watch;
 use crate::genesis::engine_failure;
@@ -43,13 +43,7 @@ const MACHINE: (&str, &str) = ("machine", "is the backup whole, and can this mac
 const FILES: (&str, &str) = ("files", "put the mesh's files in place");
 const IMAGES: (&str, &str) = ("images", "the images of its containers");
 const HOST: (&str, &str) = ("host", "start the host");
-const SEAT: (&str, &str) = ("seat", "the seat is answered by a process");
-
-/// That a restore was begun in a root, and of what.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Mark {
-    manifest: Digest,
-}
+const SEAT: (&str, &str) = ("seat", "the seat is answered by a process, and its host says so");
 
 /// How far an earlier restore of this backup came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,14 +148,15 @@ impl Work<'_> {
         self.step(FILES)?;
         let failed = |error: durable::DurableError| Failure::of(Code::Io, &error);
         let work = self.layout.genesis_work();
-        for folder in [&work, &self.layout.logs(), &self.layout.host()] {
-            durable::ensure_folder(folder, 0o700).map_err(failed)?;
-        }
+        durable::ensure_folder(&work, 0o700).map_err(failed)?;
         self.effect(FILES, format!("put {} files in place", self.opened.manifest.files.len()))?;
         let mark = Mark { manifest: self.opened.digest.clone() };
         durable::write_json(&mark_of(self.layout), &mark, 0o600).map_err(failed)?;
         // First: so that what was begun can be taken down by its name.
         durable::write(&self.layout.mesh_file(), self.small("mesh.json")?, 0o600).map_err(failed)?;
+        for folder in [&self.layout.logs(), &self.layout.host()] {
+            durable::ensure_folder(folder, 0o700).map_err(failed)?;
+        }
         let (opened, root) = (self.opened.clone(), self.layout.root().to_owned());
         beside(move || opened.unpack(&root, &work, Utf8Path::new(HOST_FILE))).await?;
         self.done(FILES, format!("{} files in {}", self.opened.manifest.files.len(), self.layout.root()))
@@ -213,21 +208,17 @@ impl Work<'_> {
         let deadline = tokio::time::Instant::now() + SEAT_LIMIT;
         loop {
             let waits_for = match answered(self.layout, mesh).await {
-                Ok(by) if by.1 == Form::Process => {
-                    self.waits(None);
-                    return self.done(SEAT, format!("answered by {}, a process", by.0));
-                }
-                Ok(by) => format!("the process, and not {}", by.0),
+                Ok((status, by, form)) => match serves(&status, mesh, &by, form) {
+                    Ok(()) => {
+                        self.waits(None);
+                        return self.done(SEAT, format!("answered by {by}, a process, as its host reports"));
+                    }
+                    Err(waits_for) => waits_for,
+                },
                 Err(failure) => failure.what.clone(),
             };
             if tokio::time::Instant::now() > deadline {
-                return Err(Failure::new(
-                    Code::NotReached,
-                    "the mesh's files are back, and its seat is not answered",
-                )
-                .expected(format!("an answer within {} s", SEAT_LIMIT.as_secs()))
-                .found(waits_for)
-                .hint("see mesh status and mesh logs host; the same command waits again"));
+                return Err(not_served(&waits_for));
             }
             self.waits(Some(&waits_for));
             tokio::time::sleep(POLL).await;
@@ -285,14 +276,46 @@ type Small = BTreeMap<Utf8PathBuf, Vec<u8>>;
 
 const HOST_FILE: &str = "host/host.json";
 
-fn mark_of(layout: &Layout) -> Utf8PathBuf {
-    layout.genesis_work().join("restore.json")
+async fn answered(layout: &Layout, mesh: &MeshFile) -> Result<(StatusAnswer, InstanceId, Form)> {
+    let session = Session::open(layout, mesh).await?;
+    let (status, by) = session.ask_once::<_, StatusAnswer>(Verb::Status, &Nothing {}, ANSWER).await?;
+    Ok((status, by.instance, by.form))
 }
 
-async fn answered(layout: &Layout, mesh: &MeshFile) -> Result<(String, Form)> {
-    let session = Session::open(layout, mesh).await?;
-    let (_, by) = session.ask_once::<_, StatusAnswer>(Verb::Status, &Nothing {}, ANSWER).await?;
-    Ok((by.instance.to_string(), by.form))
+/// Whether a mesh is back: a process answers, and this machine's host has reported that it serves. The seat answers a
+/// moment before that; whoever then asks for the status is shown a seat without a holder. Else what is waited for.
+fn serves(
+    status: &StatusAnswer,
+    mesh: &MeshFile,
+    by: &InstanceId,
+    form: Form,
+) -> std::result::Result<(), String> {
+    if form != Form::Process {
+        return Err(format!("the process, and not {by}"));
+    }
+    let node = &mesh.inputs.node;
+    // A report of before says what was: only one that knows the run that answers was made since.
+    let instances = &status.seat.instances;
+    let Some(instance) = instances.iter().find(|instance| &instance.instance == by) else {
+        return Err(format!("the report of node {node}'s host that {by} serves"));
+    };
+    if instance.role != Role::Serving {
+        return Err(format!("{by} to be serving, and not {}", instance.role.as_str()));
+    }
+    if !status.nodes.iter().any(|found| &found.name == node) {
+        return Err(format!("node {node} to be known"));
+    }
+    Ok(())
+}
+
+fn not_served(waits_for: &str) -> Failure {
+    Failure::new(Code::NotReached, "the mesh's files are back, and its seat is not served")
+        .expected(format!(
+            "an answer, and the host's report of who gives it, within {} s",
+            SEAT_LIMIT.as_secs()
+        ))
+        .found(format!("still waiting for {waits_for}"))
+        .hint("see mesh status and mesh logs host; the same command waits again")
 }
 
 /// Looks whether the root is empty, or has what an earlier restore of this backup put there.
@@ -307,9 +330,7 @@ fn look(layout: &Layout, opened: &Opened) -> Result<Found> {
         .expected(System::of_this_program().to_string())
         .found(opened.manifest.system.to_string()));
     }
-    let mark: Option<Mark> =
-        durable::read_json(&mark_of(layout)).map_err(|error| Failure::of(Code::RootUnusable, &error))?;
-    match mark {
+    match Mark::read(layout)? {
         Some(mark) if mark.manifest == opened.digest => {
             Ok(if layout.host_file().exists() { Found::Files } else { Found::Nothing })
         }
@@ -318,6 +339,7 @@ fn look(layout: &Layout, opened: &Opened) -> Result<Found> {
             .found("what was begun of another backup")
             .hint(format!("go on with that one, or remove it: mesh down --destroy NAME --root {root}"))),
         None => {
+            begun::no_genesis(layout)?;
             let own = [layout.installer_lock(), layout.journal(), layout.genesis_work()];
             let entries = match root.read_dir_utf8() {
                 Ok(entries) => entries.flatten().collect::<Vec<_>>(),
@@ -333,6 +355,8 @@ fn look(layout: &Layout, opened: &Opened) -> Result<Found> {
             let mut foreign: Vec<&str> = entries
                 .iter()
                 .filter(|entry| !own.iter().any(|own| own == entry.path()))
+                // What a killed restore left beside its files.
+                .filter(|entry| !durable::is_beside(entry.file_name()))
                 .map(camino::Utf8DirEntry::file_name)
                 .collect();
             foreign.sort_unstable();
@@ -357,4 +381,51 @@ fn part_way(mut failure: Failure) -> Failure {
         failure.hint = Some("mend it and run the same command again: it goes on from here".to_owned());
     }
     failure
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(instances: &serde_json::Value) -> StatusAnswer {
+        let node = serde_json::json!({
+            "name": "n1", "system": "linux/amd64", "generation": { "declared": 1, "applied": 1 },
+            "state": "converged", "reported": "2026-01-01T00:00:00Z", "resources": [],
+        });
+        let status = serde_json::json!({
+            "mesh": { "id": "m1", "name": "lab" },
+            "bus": { "url": "nats://127.0.0.1:4222" },
+            "seat": { "name": "s", "subject": "mesh.m1.seat.s", "instances": instances, "handovers": [] },
+            "nodes": [node],
+            "plan_lock": { "holder": null, "token": null, "plan": null },
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn instance(run: &str, role: &str) -> serde_json::Value {
+        serde_json::json!({
+            "instance": run, "seat": "s", "resource": "process:s", "form": "process", "role": role,
+            "version": "1", "since": "2026-01-01T00:00:00Z",
+        })
+    }
+
+    #[test]
+    fn a_mesh_is_back_when_the_host_has_reported_the_process_that_answers() {
+        let inputs = crate::mesh_file::tests::inputs();
+        let mesh = MeshFile::new("m1".parse().unwrap(), jiff::Timestamp::UNIX_EPOCH, inputs);
+        let by: InstanceId = "p-0123456789".parse().unwrap();
+        let told = |instances: serde_json::Value, form| serves(&status(&instances), &mesh, &by, form);
+        let serving = || serde_json::json!([instance("p-0123456789", "serving")]);
+        told(serving(), Form::Process).unwrap();
+        assert!(told(serving(), Form::Container).unwrap_err().contains("the process, and not"));
+        // Before the host's first report there is nobody, or whom the backup's own report names.
+        for early in [serde_json::json!([]), serde_json::json!([instance("p-9876543210", "serving")])] {
+            assert!(told(early, Form::Process).unwrap_err().contains("the report of node n1's host"));
+        }
+        let standby = serde_json::json!([instance("p-0123456789", "standing-by")]);
+        assert!(told(standby, Form::Process).unwrap_err().contains("serving"));
+        let failure = not_served("the report of node n1's host");
+        assert_eq!(failure.code, Code::NotReached);
+        assert_eq!(failure.found.as_deref(), Some("still waiting for the report of node n1's host"));
+    }
 }

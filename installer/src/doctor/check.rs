@@ -150,7 +150,6 @@ impl<'a> Document<'a> {
 /// All checks, as a document.
 #[derive(Debug, Serialize)]
 struct Documents<'a> {
-    format: u32,
     checks: Vec<Document<'a>>,
 }
 
@@ -218,7 +217,7 @@ impl Report {
     /// For programs.
     #[must_use]
     pub fn document(&self) -> impl Serialize {
-        Documents { format: 1, checks: self.0.iter().map(Document::of).collect() }
+        Documents { checks: self.0.iter().map(Document::of).collect() }
     }
 
     /// For people: a line each, and of what is not right all that there is to say; or of what is not right alone.

@@ -157,6 +157,10 @@ codes! {
         "Pack or fetch it again.";
     BackupInvalid = "backup-invalid": "A backup is damaged, of a newer form, or none.",
         "Take another one, or the `mesh` that made it.";
+    RestoreBegun = "restore-begun": "A restore was begun in the root, and that has not ended.",
+        "Go on with it: `mesh restore FILE` with the same file, or remove what was begun: `mesh down`.";
+    GenesisBegun = "genesis-begun": "A genesis was begun in the root, and that has not ended.",
+        "Go on with it: `mesh genesis`, or remove what was begun: `mesh down`.";
     ImageMissing = "image-missing": "An image is not there and cannot be had or made.",
         "See what was tried in the failure; `--images DIR` takes archives.";
     NotReached = "not-reached": "A step did what it could, and its goal did not come true in time.",

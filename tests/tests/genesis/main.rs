@@ -5,6 +5,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
 
 mod again;
+mod decoys;
 mod down;
 mod dry_run;
 mod half_done;

@@ -66,7 +66,7 @@ async fn every_command_in_its_good_and_in_its_bad_case() {
         [&["status"][..], &["nodes"], &["modules"], &["declaration"], &["plans"], &["history", "mesh-bus"]]
     {
         let document: serde_json::Value = mesh.run(&[words, &["--json"]].concat()).await.exited(0).json();
-        assert!(document.is_object(), "{words:?}: {document}");
+        assert_eq!(document["format"], 1, "{words:?}: {document}");
     }
     // What else is in the engine, and in the logs, is another each time.
     let _ = mesh.run(&["image", "list"]).await.exited(0).says(&["IMAGE"]);

@@ -16,7 +16,6 @@ use mesh_tests::mesh::{Mesh, environment};
 use mesh_tests::parts::Binary;
 use mesh_tests::private::{self, Machine};
 use mesh_tests::source::Source;
-use mesh_tests::until::eventually;
 use mesh_tests::versions::Versions;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -71,16 +70,13 @@ async fn comes_back(_machine: Machine) {
     assert_eq!(marks.left().await, Vec::<String>::new());
     assert_eq!(images(&mesh).await, 0, "the engine has none of its images any more");
     is_refused_where_it_is_damaged(&mesh, &file).await;
+    is_refused_where_a_genesis_was_begun(&mesh, &file).await;
 
     is_killed_on_the_way(&mesh, &file).await;
     let said = mesh.run(&["restore", file.as_str(), "--verbose"]).await.exited(0);
     eprintln!("a restore took {:?}\n{}", said.took, said.stderr);
-    // The seat answers a moment before the host has reported who does.
-    let reported = async || {
-        let instances = mesh.status().await.seat.instances;
-        (!instances.is_empty()).then_some(instances)
-    };
-    let instances = eventually("the host has reported", LIMIT, reported).await;
+    // A restore ends when the host has reported who serves: the first look shows it.
+    let instances = mesh.status().await.seat.instances;
     let [instance] = &instances[..] else { panic!("{instances:?}") };
     assert_eq!((instance.form, instance.role), (Form::Process, Role::Serving));
     mesh.is_handed_over(LIMIT).await;
@@ -136,6 +132,10 @@ async fn is_killed_on_the_way(mesh: &Mesh, file: &Utf8Path) {
             assert_eq!(said.code, None, "{said}");
             struck += 1;
         }
+        if mesh.layout().genesis_work().join("restore.json").exists() {
+            let refused = mesh.genesis(&[]).await.exited(1);
+            let _ = refused.says(&["error[restore-begun]", "go on with it: mesh restore FILE --root"]);
+        }
         let half_done = mesh.run(&["status"]).await;
         if !mesh.layout().host_file().exists() && mesh.layout().mesh_file().exists() {
             let _ = half_done.exited(1).says(&["hint: go on with: mesh restore"]);
@@ -154,4 +154,14 @@ async fn is_refused_where_it_is_damaged(mesh: &Mesh, file: &Utf8Path) {
     std::fs::write(&damaged, bytes).unwrap();
     let _ = mesh.run(&["restore", damaged.as_str()]).await.exited(1).says(&["error[backup-invalid]"]);
     assert!(!Path::new(mesh.layout().root().as_str()).exists(), "nothing was made");
+}
+
+/// Nor over what a genesis began, which is told by name; what it began is removed by down, as ever.
+async fn is_refused_where_a_genesis_was_begun(mesh: &Mesh, file: &Utf8Path) {
+    let _ = mesh.genesis(&["--until", "identity"]).await.exited(0);
+    let id = mesh.id();
+    let said = mesh.run(&["restore", file.as_str()]).await.exited(1);
+    let _ = said.says(&["error[genesis-begun]", "go on with it: mesh genesis --root"]);
+    assert_eq!(mesh.id(), id, "nothing was put over it");
+    let _ = mesh.down().await.exited(0);
 }

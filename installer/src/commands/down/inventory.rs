@@ -2,15 +2,18 @@
 //!
 //! In: the mesh's folder, the host, the engine, the accounts. Out: an inventory. Touches nothing.
 
+use std::collections::BTreeSet;
+
 use camino::Utf8Path;
 use mesh_engine::{Engine, LabelSelector};
 use mesh_protocol::layout::{Layout, label};
 use serde::Serialize;
 
+use super::own::Own;
 use super::remove;
 use crate::daemon;
 use crate::door::Door;
-use crate::machine::accounts;
+use crate::machine::accounts::{self, Account};
 use crate::mesh_file::MeshFile;
 use crate::output::{Failure, Result};
 use crate::world::World;
@@ -47,6 +50,7 @@ pub(super) async fn look(world: &World, layout: &Layout, mesh: &MeshFile) -> Res
     // A host that ever took a declaration may have raised a controller that answered.
     let declared = observed.as_ref().is_some_and(|observed| observed.declaration.is_some());
     let seat_answered = mesh.seat_answered.is_some() || declared || layout.declaration().exists();
+    let own = Own::of(layout, users(mesh)?, &mesh.foreign);
     let mut inventory = Inventory {
         name: mesh.inputs.name.to_string(),
         mesh: mesh.mesh.to_string(),
@@ -57,7 +61,7 @@ pub(super) async fn look(world: &World, layout: &Layout, mesh: &MeshFile) -> Res
         images: mesh.images.iter().map(|image| image.reference.clone()).collect(),
         unit: Some(daemon::unit_path(&mesh.mesh)).filter(|path| path.exists()).map(String::from),
         root: layout.root().to_string(),
-        foreign: remove::foreign(layout)?,
+        foreign: own.foreign()?.into_iter().map(String::from).collect(),
         ..Inventory::default()
     };
     match containers(world, mesh).await {
@@ -69,11 +73,20 @@ pub(super) async fn look(world: &World, layout: &Layout, mesh: &MeshFile) -> Res
 
 /// The accounts that this mesh made.
 pub(super) fn marked_accounts(mesh: &MeshFile) -> Result<Vec<String>> {
+    Ok(marked(mesh)?.into_iter().map(|account| account.name).collect())
+}
+
+/// The users that they are.
+pub(super) fn users(mesh: &MeshFile) -> Result<BTreeSet<u32>> {
+    Ok(marked(mesh)?.into_iter().map(|account| account.uid).collect())
+}
+
+fn marked(mesh: &MeshFile) -> Result<Vec<Account>> {
     let mark = mesh.account_mark();
     let there = accounts::read(Utf8Path::new(accounts::PASSWD)).map_err(|error| {
         Failure::because(crate::output::Code::Io, "the machine's accounts cannot be read", &error)
     })?;
-    Ok(there.into_iter().filter(|account| account.gecos == mark).map(|account| account.name).collect())
+    Ok(there.into_iter().filter(|account| account.gecos == mark).collect())
 }
 
 async fn containers(world: &World, mesh: &MeshFile) -> Result<Vec<String>> {

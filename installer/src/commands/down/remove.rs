@@ -8,19 +8,19 @@ use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8PathBuf;
 use mesh_bundles::image::BUNDLE_LABEL;
-use mesh_durable::{self as durable, checkpoint};
+use mesh_durable::checkpoint;
 use mesh_engine::{Engine, ImageRemoved, LabelSelector, Removed};
 use mesh_protocol::door::{DoorAnswer, DoorRequest};
 use mesh_protocol::layout::{Layout, label};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::process::Command;
 
-use super::inventory;
+use super::own::Own;
+use super::{groups, inventory};
 use crate::config::HOST_PROGRAM;
 use crate::daemon;
-use crate::doctor;
 use crate::door::{self, Door};
 use crate::genesis::engine_failure;
 use crate::machine;
@@ -29,15 +29,24 @@ use crate::output::{Code, Event, Failure, Printer, Result};
 use crate::world::World;
 
 /// What a program has to end by itself.
-const GRACE: Duration = Duration::from_secs(5);
+pub(super) const GRACE: Duration = Duration::from_secs(5);
 
-const POLL: Duration = Duration::from_millis(20);
+pub(super) const POLL: Duration = Duration::from_millis(20);
 
-pub(super) async fn all(world: &World, layout: &Layout, mesh: &MeshFile, printer: &Printer) -> Result<()> {
+/// Removes all of it, and returns what is in the root and not the mesh's, which stays.
+pub(super) async fn all(
+    world: &World,
+    layout: &Layout,
+    mesh: &mut MeshFile,
+    printer: &Printer,
+) -> Result<Vec<Utf8PathBuf>> {
     let say = |text: String| printer.event(&Event::Note { step: "down".to_owned(), text });
+    // Whose a module's data is, is asked as long as the accounts are there.
+    let users = inventory::users(mesh)?;
     let mut left = dissolve(world, layout, mesh, &say).await;
     daemon::remove_unit(&mesh.mesh).await?;
     left.extend(end_processes(layout, &say).await);
+    left.extend(groups::remove(layout, &say).await);
     match engine(world).await {
         Ok(engine) => left.extend(from_engine(&engine, mesh, &say).await?),
         Err(failure) => left.push(format!("containers cannot be told: {}", failure.what)),
@@ -48,15 +57,21 @@ pub(super) async fn all(world: &World, layout: &Layout, mesh: &MeshFile, printer
             .details(left)
             .hint("see what holds it, and run this again"));
     }
-    let foreign = foreign(layout)?;
-    root(layout)?;
+    let own = Own::of(layout, users.clone(), &mesh.foreign);
+    let foreign = own.foreign()?;
+    if foreign != mesh.foreign {
+        // Before the records go by which it is told from what is the mesh's.
+        mesh.foreign.clone_from(&foreign);
+        mesh.write(layout)?;
+    }
+    Own::of(layout, users, &foreign).remove()?;
+    for path in &foreign {
+        say(format!("stays, for it is not the mesh's: {path}"));
+    }
     if foreign.is_empty() {
         say(format!("removed folder {}", layout.root()));
-        return Ok(());
     }
-    Err(Failure::new(Code::LeftBehind, format!("folder {} has files that are not the mesh's", layout.root()))
-        .found(foreign.join(", "))
-        .hint("the mesh itself is gone; look at these files, and remove the folder by hand"))
+    Ok(foreign)
 }
 
 /// The host ends and removes what it holds. One that does not run is started for it: its record alone knows all.
@@ -262,122 +277,11 @@ async fn remove_accounts(world: &World, mesh: &MeshFile, say: &impl Fn(String)) 
     Ok(left)
 }
 
-/// What is the mesh's in its root, in the order in which it is removed: the file that says what is the mesh's almost
-/// last, and the lock under which this is done at the very end.
-fn own(layout: &Layout) -> Vec<Utf8PathBuf> {
-    let parent = |path: Utf8PathBuf| path.parent().map(Utf8Path::to_owned).unwrap_or(path);
-    let data = layout.root().join("data");
-    vec![
-        layout.runs(),
-        layout.modules(),
-        layout.bundles(),
-        data,
-        parent(layout.log("host")),
-        layout.genesis_work(),
-        layout.reports(),
-        layout.host(),
-        layout.programs(),
-        layout.all_secrets(),
-        parent(layout.credential("host")),
-        layout.identity(),
-        layout.journal(),
-        layout.mesh_file(),
-        layout.installer_lock(),
-    ]
-}
-
-/// The names in a folder, sorted.
-pub(super) fn entries(folder: &Utf8Path) -> Result<Vec<String>> {
-    let failed = |error: std::io::Error| {
-        Failure::because(Code::Io, &format!("folder {folder} cannot be read"), &error)
-    };
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
-    }
-    names.sort();
-    Ok(names)
-}
-
-/// What is in the root and not the mesh's.
-pub(super) fn foreign(layout: &Layout) -> Result<Vec<String>> {
-    let own = own(layout);
-    let names = entries(layout.root())?;
-    let ours = |name: &&String| !durable::is_beside(name) && !doctor::is_probe(name);
-    let paths = names.iter().filter(ours).map(|name| layout.root().join(name));
-    Ok(paths.filter(|path| !own.contains(path)).map(String::from).collect())
-}
-
-/// Removes what is the mesh's in its root, and the root if nothing else is in it. Links are removed, not followed.
-pub(super) fn root(layout: &Layout) -> Result<()> {
-    let failed = |path: &Utf8Path, error: &std::io::Error| {
-        Failure::because(Code::LeftBehind, &format!("{path} cannot be removed"), error).part_way()
-    };
-    for name in entries(layout.root())?.iter().filter(|name| durable::is_beside(name)) {
-        let path = layout.root().join(name);
-        let removed = checkpoint::around(|| format!("remove {path}"), || fs::remove_file(&path));
-        removed.map_err(|error| failed(&path, &error))?;
-    }
-    // What a look at this machine left that was killed.
-    for name in entries(layout.root())?.iter().filter(|name| doctor::is_probe(name)) {
-        let path = layout.root().join(name);
-        let removed = checkpoint::around(|| format!("remove {path}"), || fs::remove_dir_all(&path));
-        removed.map_err(|error| failed(&path, &error))?;
-    }
-    let is_foreign = !foreign(layout)?.is_empty();
-    for path in own(layout) {
-        let removed = match fs::symlink_metadata(&path) {
-            Ok(facts) => checkpoint::around(
-                || format!("remove {path}"),
-                || if facts.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) },
-            ),
-            Err(error) => Err(error),
-        };
-        match removed {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(&path, &error)),
-            _ => {}
-        }
-    }
-    if is_foreign {
-        return Ok(());
-    }
-    let root = layout.root();
-    checkpoint::around(|| format!("remove folder {root}"), || fs::remove_dir(root))
-        .map_err(|error| failed(layout.root(), &error))
-}
-
 #[cfg(test)]
 mod tests {
+    use camino::Utf8Path;
+
     use super::*;
-
-    #[test]
-    fn the_root_goes_with_all_that_is_the_meshs_and_stays_with_what_is_not() {
-        let temp = tempfile::tempdir().unwrap();
-        let base = Utf8Path::from_path(temp.path()).unwrap();
-        let outside = base.join("outside");
-        fs::create_dir(&outside).unwrap();
-        fs::write(outside.join("precious"), "").unwrap();
-        let layout = Layout::new(base.join("root"));
-        let make = || {
-            fs::create_dir_all(layout.host().join("incarnations")).unwrap();
-            fs::create_dir_all(layout.root().join("data")).unwrap();
-            fs::create_dir_all(layout.root().join(".mesh-probe-1-2-3-4/d")).unwrap();
-            std::os::unix::fs::symlink(&outside, layout.root().join("data/link")).unwrap();
-            fs::write(layout.mesh_file(), "").unwrap();
-            fs::write(layout.root().join(".mesh.json.7.0.tmp"), "").unwrap();
-        };
-        make();
-        assert!(foreign(&layout).unwrap().is_empty());
-        root(&layout).unwrap();
-        assert!(!layout.root().exists());
-        assert!(outside.join("precious").exists(), "a link is not followed");
-
-        make();
-        fs::write(layout.root().join("notes"), "mine").unwrap();
-        assert_eq!(foreign(&layout).unwrap(), [layout.root().join("notes").to_string()]);
-        root(&layout).unwrap();
-        assert_eq!(entries(layout.root()).unwrap(), ["notes"]);
-    }
 
     #[test]
     fn what_runs_from_the_folder_is_found_and_ended() {
