@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 use mesh_bundles::image::ImageArchive;
-use mesh_bundles::store::Trouble;
+use mesh_bundles::store::{Store, Trouble};
 use mesh_engine::{Engine, Image, LabelSelector};
 use mesh_protocol::declaration::Declaration;
 use mesh_protocol::door::{DoorAnswer, DoorRequest, LedgerEntry, Observed, Tombstone};
@@ -55,6 +55,7 @@ pub struct Real<'a> {
     seat: SeatName,
     engine: OnceCell<Engine>,
     session: OnceCell<Session>,
+    store: OnceCell<Store>,
 }
 
 impl<'a> Real<'a> {
@@ -62,7 +63,8 @@ impl<'a> Real<'a> {
     #[must_use]
     pub fn new(world: &'a World, layout: Layout, seat: SeatName, printer: &'a Printer) -> Self {
         let door = Door::new(layout.door());
-        Self { world, layout, printer, door, seat, engine: OnceCell::new(), session: OnceCell::new() }
+        let (engine, session, store) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { world, layout, printer, door, seat, engine, session, store }
     }
 
     async fn engine(&self) -> Result<&Engine> {
@@ -71,6 +73,10 @@ impl<'a> Real<'a> {
 
     async fn session(&self, mesh: &MeshFile) -> Result<&Session> {
         self.session.get_or_try_init(|| Session::open(&self.layout, mesh)).await
+    }
+
+    async fn store(&self, mesh: &MeshFile) -> Result<&Store> {
+        self.store.get_or_try_init(|| async { registry::of_mesh(mesh, None) }).await
     }
 
     /// What a host that does not run wrote down; nothing where none ever ran.
@@ -217,7 +223,7 @@ impl Parts for Real<'_> {
     }
 
     async fn store_answers(&self, mesh: &MeshFile) -> Result<bool> {
-        match registry::of_mesh(mesh, None)?.ping().await {
+        match self.store(mesh).await?.ping().await {
             Ok(()) => Ok(true),
             Err(error) if error.trouble() == Trouble::Surroundings => Ok(false),
             Err(error) => Err(registry::failure(&error)),
@@ -225,7 +231,7 @@ impl Parts for Real<'_> {
     }
 
     async fn is_published(&self, mesh: &MeshFile, bundle: &PackedBundle) -> Result<Option<bool>> {
-        match registry::of_mesh(mesh, None)?.lacks(&push::publication(bundle)).await {
+        match self.store(mesh).await?.lacks(&push::publication(bundle)).await {
             Ok(lacks) => Ok(Some(lacks.is_empty())),
             Err(error) if error.trouble() == Trouble::Surroundings => Ok(None),
             Err(error) => Err(registry::failure(&error)),
@@ -233,7 +239,7 @@ impl Parts for Real<'_> {
     }
 
     async fn publish(&self, mesh: &MeshFile, bundle: &PackedBundle) -> Result<PublishedNow> {
-        push::publish(&registry::of_mesh(mesh, None)?, bundle, self.printer).await
+        push::publish(self.store(mesh).await?, bundle, self.printer).await
     }
 
     async fn probe(&self, mesh: &MeshFile) -> Result<Option<Prober>> {
