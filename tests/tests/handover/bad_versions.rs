@@ -184,7 +184,7 @@ struct Found {
 async fn all_are_handed_back(kinds: &[Kind], count: usize) -> Vec<String> {
     let mesh = Mesh::new().await.checking_every("200ms");
     let _ = mesh.raise().await;
-    narrow::make_credential(&mesh);
+    let _narrow = narrow::make_credential(&mesh);
     let holder = mesh.process(CONTROLLER).await;
     let load = Load::begin(&mesh, RATE, ONE_ATTEMPT).await;
     let mut all = Vec::new();

@@ -44,7 +44,7 @@ async fn one_whose_credential_may_not_join_the_queue_group() {
     let source = Source::of_the_controller().change("secret  = \"seat.creds\"", "secret  = \"narrow.creds\"");
     let texts = ["joining the seat", "it did not come to serve", "Permissions Violation", "stands by"];
     let _ = mesh.raise_until_store().await;
-    narrow::make_credential(&mesh);
+    let _narrow = narrow::make_credential(&mesh);
     hands_back(&mesh, &source, &texts).await;
 }
 

@@ -98,6 +98,7 @@ async fn third_party<P: Parts>(context: &mut Context<'_, P>, wanted: ThirdParty)
     }
     if let Some(path) = archives(context, wanted).into_iter().next() {
         if context.shall(format!("load {path} into the engine"))? {
+            context.say(format!("loads {path}"));
             return load_file(context, &path, wanted).await;
         }
         return Ok(format!("an image of {path}"));
@@ -171,6 +172,7 @@ async fn load_file<P: Parts>(
 
 /// A registry out of reach is no failure: there is one more way.
 async fn pull<P: Parts>(context: &mut Context<'_, P>, reference: &str) -> Result<Option<String>> {
+    context.say(format!("pulls {reference}"));
     match context.parts.pull(reference, PULL_LIMIT).await {
         Ok(image) => {
             remember(context, reference, &image.id)?;
@@ -202,6 +204,7 @@ async fn assemble<P: Parts>(
 ) -> Result<String> {
     let made = images::Program { binary, name: wanted.program(), arguments: wanted.entry_arguments() };
     let reference = made.reference()?;
+    context.say(format!("assembles {reference} from {binary}"));
     let archive = images::of_program(&made, &reference, &context.work_folder()).await?;
     load(context, &archive).await?;
     Ok(reference)
