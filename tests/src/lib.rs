@@ -16,6 +16,7 @@ pub mod events;
 pub mod images;
 pub mod load;
 pub mod mesh;
+pub mod names;
 pub mod narrow;
 pub mod parts;
 pub mod private;

@@ -25,6 +25,7 @@ use tempfile::TempDir;
 use crate::command::{self, As, Said};
 use crate::load::ANSWERED_WITHIN;
 use crate::mesh::marks::Marks;
+use crate::names::{self, Names};
 use crate::parts::{Binary, repository, search_path};
 use crate::process::Process;
 use crate::until::eventually;
@@ -56,6 +57,8 @@ pub struct Mesh {
     check_interval: String,
     environment: Vec<(String, String)>,
     controller: PathBuf,
+    /// Where it has the names that are the machine's. Nobody else has them before it was taken down.
+    names: Option<Names>,
 }
 
 /// The environment of every command: the programs of bus and store, and the engine as this process finds it.
@@ -93,7 +96,10 @@ impl Mesh {
 
     /// One whose containers and accounts have the names that their manifests say.
     pub async fn without_prefix() -> Self {
-        Self::in_folder(folder(), None).await
+        let names = names::without_prefix().await;
+        let mut mesh = Self::in_folder(folder(), None).await;
+        mesh.names = Some(names);
+        mesh
     }
 
     async fn in_folder(folder: TempDir, prefix: Option<String>) -> Self {
@@ -111,6 +117,7 @@ impl Mesh {
             check_interval: CHECK_INTERVAL.to_owned(),
             environment: environment(),
             controller: repository().join("controller"),
+            names: None,
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use mesh_engine::LabelSelector;
 use mesh_tests::command::{As, Said, run};
 use mesh_tests::mesh::{LIMIT, Mesh, environment};
+use mesh_tests::names;
 use mesh_tests::parts::{Binary, repository};
 use mesh_tests::private::{self, Machine};
 use mesh_tests::until::eventually;
@@ -53,6 +54,8 @@ fn each_is_named_by_the_first_line() {
 }
 
 async fn mistakes(_machine: Machine) {
+    // It looks whether the names without a prefix are free.
+    let _names = names::without_prefix().await;
     let mesh = Mesh::without_images();
     let controller = controller();
     let quick = doctor(&controller, &["--skip", "container-image,host-name"]);
