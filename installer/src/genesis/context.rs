@@ -175,18 +175,14 @@ impl<'a, P: Parts> Context<'a, P> {
             None => config::node_name(&crate::machine::host_name())
                 .map_or_else(|| "control".parse().map_err(|error| Failure::of(Code::Internal, &error)), Ok)?,
         };
-        let resolve = |asked: Option<u16>, default: u16| match asked {
-            Some(0) => port(),
-            Some(said) => Ok(said),
-            None => Ok(default),
-        };
+        let (bus_port, store_port) = two_ports(asked.bus_port, asked.store_port, port)?;
         Ok(Inputs {
             root: self.layout.root().to_owned(),
             name: asked.name.map_or_else(default_name, Ok)?,
             prefix: asked.prefix.unwrap_or_default(),
             node,
-            bus_port: resolve(asked.bus_port, DEFAULT_BUS_PORT)?,
-            store_port: resolve(asked.store_port, DEFAULT_STORE_PORT)?,
+            bus_port,
+            store_port,
             check_interval_ms: asked.check_interval_ms.unwrap_or(2000),
             replaces: self.controller()?.container()?,
         })
@@ -320,6 +316,30 @@ impl<'a, P: Parts> Context<'a, P> {
     }
 }
 
+/// The bus's port and the store's: as said, or as they are by default, or, where any will do, a free one; never one for
+/// both by chance. A port that was free a moment ago may be told of once more.
+fn two_ports(bus: Option<u16>, store: Option<u16>, port: impl Fn() -> Result<u16>) -> Result<(u16, u16)> {
+    const TRIES: usize = 100;
+    let said = |asked: Option<u16>, default: u16| match asked {
+        Some(0) => None,
+        Some(said) => Some(said),
+        None => Some(default),
+    };
+    let free_but = |other: Option<u16>| {
+        for _ in 0..TRIES {
+            let found = port()?;
+            if Some(found) != other {
+                return Ok(found);
+            }
+        }
+        Err(Failure::new(Code::PortTaken, "no second port is free"))
+    };
+    let (bus, store) = (said(bus, DEFAULT_BUS_PORT), said(store, DEFAULT_STORE_PORT));
+    let bus = bus.map_or_else(|| free_but(store), Ok)?;
+    let store = store.map_or_else(|| free_but(Some(bus)), Ok)?;
+    Ok((bus, store))
+}
+
 /// Whether both are one folder, by whichever names.
 fn is_same_folder(one: &Utf8Path, other: &Utf8Path) -> bool {
     let real = |path: &Utf8Path| path.canonicalize_utf8().unwrap_or_else(|_| path.to_owned());
@@ -338,7 +358,22 @@ pub(crate) fn engine_failure(error: &mesh_engine::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
+
+    #[test]
+    fn two_free_ports_are_two() {
+        let told = RefCell::new(vec![4222, 7, 7, 8]);
+        let port = || Ok(told.borrow_mut().remove(0));
+        assert_eq!(two_ports(Some(0), Some(0), port).unwrap(), (4222, 7));
+        assert_eq!(two_ports(Some(0), Some(7), port).unwrap(), (8, 7));
+        let never = || Err(Failure::new(Code::PortTaken, "none"));
+        assert_eq!(two_ports(None, Some(9), never).unwrap(), (4222, 9));
+        // What was said is for preflight to judge.
+        assert_eq!(two_ports(Some(9), Some(9), never).unwrap(), (9, 9));
+        assert_eq!(two_ports(Some(0), Some(9), || Ok(9)).unwrap_err().code, Code::PortTaken);
+    }
 
     #[test]
     fn what_an_engine_refuses_is_told_from_one_that_is_away() {
