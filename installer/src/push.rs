@@ -96,7 +96,7 @@ async fn prepare(
     let deeds = Deeds { mode: options.mode, printer };
     if options.mode == Mode::DryRun {
         for planned in planned.iter().filter(|planned| planned.way == Way::Build) {
-            deeds.shall(planned.bundle, builds::build_line(planned));
+            deeds.shall(&planned.bundle.name, builds::build_line(planned));
         }
     } else {
         build(module, &planned, options.build, &deeds).await?;
@@ -106,7 +106,8 @@ async fn prepare(
         publish_where_it_lacks(&store, planned.bundle, &had.packed, &deeds).await?;
     }
     let bundles = had.bundles;
-    if deeds.push(&module.manifest) {
+    let Manifest { name, version, .. } = &module.manifest;
+    if deeds.shall(name, format!("push {name} {version}")) {
         return Ok(Some(request(world, module, bundles, assign, Mode::Do)?));
     }
     let request = request(world, module, bundles, assign, Mode::DryRun)?;
@@ -122,16 +123,8 @@ struct Deeds<'a> {
 }
 
 impl Deeds<'_> {
-    fn shall(&self, bundle: &Bundle, what: String) -> bool {
-        self.tell(bundle.name.to_string(), what)
-    }
-
-    fn push(&self, manifest: &Manifest) -> bool {
-        self.tell(manifest.name.to_string(), format!("push {} {}", manifest.name, manifest.version))
-    }
-
-    fn tell(&self, step: String, what: String) -> bool {
-        let is_done = self.mode == Mode::Do;
+    fn shall(&self, about: &impl ToString, what: String) -> bool {
+        let (step, is_done) = (about.to_string(), self.mode == Mode::Do);
         let event = if is_done { Event::Effect { step, what } } else { Event::WouldDo { step, what } };
         self.printer.event(&event);
         is_done
@@ -158,7 +151,7 @@ async fn publish_where_it_lacks(
             return Ok(());
         }
     }
-    let is_done = deeds.shall(bundle, format!("publish bundle {} for {}", bundle.name, bundle.system));
+    let is_done = deeds.shall(&bundle.name, format!("publish bundle {} for {}", bundle.name, bundle.system));
     match packed {
         Some(packed) if is_done => publish(store, packed, deeds.printer).await.map(drop),
         _ => Ok(()),
@@ -177,7 +170,7 @@ async fn build(module: &Module, planned: &[Planned<'_>], build: Build, deeds: &D
         let Planned { need, bundle, way } = planned;
         let done = match way {
             Way::Build => {
-                deeds.shall(bundle, builds::build_line(planned));
+                deeds.shall(&bundle.name, builds::build_line(planned));
                 module.build(bundle, deeds.printer).await.and_then(|()| module.check(bundle))
             }
             Way::Pack => module.check(bundle),
