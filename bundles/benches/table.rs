@@ -88,7 +88,8 @@ fn child(operation: &str, rest: &[&str]) {
             let image = worn(packed.at(layer), System::of_this_program(), reference).unwrap();
             runtime.block_on(async {
                 let engine = connecting.await.unwrap();
-                engine.load_image(image.stream().await.unwrap()).await.unwrap();
+                let open = || async { Ok(image.stream().await.unwrap()) };
+                engine.load_image(open).await.unwrap();
             });
         }
         other => panic!("{other:?}"),

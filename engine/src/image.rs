@@ -4,6 +4,7 @@
 //! archive is made of. An image's id is the engine's own and differs between engines: compare by label.
 
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,9 @@ use crate::error::Error;
 
 /// A load reads from this machine and writes to it: five minutes are gigabytes even on a slow disk.
 const LOAD: Duration = Duration::from_secs(300);
+
+/// Whoever loads against somebody who takes the same image away again and again gives up after so many times.
+const LOADS: u32 = 10;
 
 /// An image in the engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,12 +80,31 @@ impl Engine {
         }
     }
 
-    /// Puts the images of an archive (`docker save`'s format) into the engine. Loading what is there already
-    /// changes nothing.
+    /// Puts the images of an archive (`docker save`'s format) into the engine, which reads what `open` gives. Loading
+    /// what is there already changes nothing.
+    ///
+    /// The engine makes an image and names it one after the other. Where the same image has one name more, and somebody
+    /// takes that away in between, it takes the image with it, and says of the load that all is well: what was loaded is
+    /// looked for, and loaded once more where it is not there.
     ///
     /// # Errors
-    /// When the archive cannot be read or the engine does not take it.
-    pub async fn load_image<R>(&self, archive: R) -> Result<Vec<Image>, Error>
+    /// When the archive cannot be read or the engine does not take it; or when what was loaded is gone each time.
+    pub async fn load_image<R, F>(&self, open: impl Fn() -> F) -> Result<Vec<Image>, Error>
+    where
+        R: AsyncRead + Send + 'static,
+        F: Future<Output = io::Result<R>>,
+    {
+        let mut loads = 1;
+        loop {
+            let archive = open().await.map_err(|source| Error::Archive { source })?;
+            match self.load_once(archive).await {
+                Err(Error::NotFound { .. }) if loads < LOADS => loads += 1,
+                other => return other,
+            }
+        }
+    }
+
+    async fn load_once<R>(&self, archive: R) -> Result<Vec<Image>, Error>
     where
         R: AsyncRead + Send + 'static,
     {
@@ -90,7 +113,7 @@ impl Engine {
         let failure = Arc::new(Mutex::new(None));
         let noted = Arc::clone(&failure);
         let body = ReaderStream::with_capacity(archive, 256 * 1024).map_err(move |error| {
-            let told = std::io::Error::new(error.kind(), error.to_string());
+            let told = io::Error::new(error.kind(), error.to_string());
             *noted.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
             told
         });
@@ -166,7 +189,8 @@ impl Engine {
             .ok_or_else(|| Error::NotFound { what: format!("pulled image {reference:?}") })
     }
 
-    /// Takes a reference away, and the image with its last one.
+    /// Takes a reference away, and the image with its last one. Where somebody does the same at the same time, the engine
+    /// may fail at what is gone already: gone is what was wanted.
     ///
     /// # Errors
     /// When the engine does not answer, or refuses for another reason than that the image is used.
@@ -178,6 +202,12 @@ impl Engine {
             Ok(_) => Ok(ImageRemoved::Removed),
             Err(Error::Refused { status: Some(404), .. }) => Ok(ImageRemoved::Gone),
             Err(Error::Refused { status: Some(409), message, .. }) => Ok(ImageRemoved::InUse { message }),
+            Err(error @ Error::Refused { status: Some(500), .. }) => {
+                match self.find_image(reference).await? {
+                    None => Ok(ImageRemoved::Gone),
+                    Some(_) => Err(error),
+                }
+            }
             Err(error) => Err(error),
         }
     }

@@ -6,7 +6,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 use mesh_bundles::image::export::{self, ListedImage, layer_of};
 use mesh_bundles::image::{self, ImageArchive, PROGRAM_LABEL, program};
-use mesh_engine::{Endpoint, Engine, Image, LabelSelector, endpoint};
+use mesh_engine::{Endpoint, Engine, Error, Image, LabelSelector, endpoint};
 use mesh_protocol::id::Digest;
 
 use crate::genesis::engine_failure;
@@ -119,8 +119,8 @@ pub async fn load(engine: &Engine, archive: &ImageArchive) -> Result<Image> {
     let failed = |error: &(dyn std::error::Error + 'static)| {
         Failure::because(Code::ImageMissing, &format!("image {reference} cannot be loaded"), error)
     };
-    let stream = archive.stream().await.map_err(|error| failed(&error))?;
-    let images = engine.load_image(stream).await.map_err(|error| failed(&error))?;
+    let open = || async { archive.stream().await.map_err(std::io::Error::other) };
+    let images = engine.load_image(open).await.map_err(|error| failed(&error))?;
     images.into_iter().next().ok_or_else(|| {
         Failure::new(Code::ImageMissing, format!("image {reference} was loaded and is not there"))
     })
@@ -135,8 +135,10 @@ pub async fn load_file(engine: &Engine, path: &Utf8Path) -> Result<Vec<Image>> {
         Failure::because(Code::ImageMissing, &format!("archive {path} {what}"), error)
             .expected("an archive of `mesh image export` or `docker save`")
     };
-    let file = tokio::fs::File::open(path).await.map_err(|error| failed("cannot be read", &error))?;
-    engine.load_image(file).await.map_err(|error| failed("cannot be loaded", &error))
+    engine.load_image(|| tokio::fs::File::open(path)).await.map_err(|error| match error {
+        Error::Archive { source } => failed("cannot be read", &source),
+        error => failed("cannot be loaded", &error),
+    })
 }
 
 /// The images of an archive; none where only an engine can tell.

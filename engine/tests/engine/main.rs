@@ -7,8 +7,11 @@ mod program;
 mod reach;
 mod world;
 
+use std::future::ready;
 use std::io::Cursor;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,7 +26,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[tokio::test]
 async fn loading_twice_gives_the_same_image() {
     let world = World::new().await;
-    let again = world.engine.load_image(Cursor::new(world.archive())).await.unwrap();
+    let again = world.engine.load_image(|| ready(Ok(Cursor::new(world.archive())))).await.unwrap();
     assert_eq!(again, std::slice::from_ref(&world.image));
     assert_eq!(world.image.references, std::slice::from_ref(&world.reference));
     assert_eq!(world.image.labels["of"], "image");
@@ -209,13 +212,46 @@ async fn what_cannot_be_run_is_refused_with_the_engines_words() {
     );
 }
 
+/// The engine loads an image's content and its name one after the other: who takes the last other name of the same
+/// content away in between takes the content.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn loading_and_removing_hold_though_somebody_removes_the_same_image() {
+    let world = World::new().await;
+    let theirs = world.archive();
+    let ours_name = world.reference.replace(":1", ":2");
+    let ours = program::archive(&ours_name, &world.labels());
+    let done = Arc::new(AtomicBool::new(false));
+    let others: Vec<_> = (0..2)
+        .map(|_| {
+            let (reference, theirs, done) = (world.reference.clone(), theirs.clone(), Arc::clone(&done));
+            tokio::spawn(async move {
+                let engine = world::connect().await;
+                while !done.load(Ordering::Relaxed) {
+                    let _raced = engine.load_image(|| ready(Ok(Cursor::new(theirs.clone())))).await;
+                    let _raced = engine.remove_image(&reference).await;
+                }
+            })
+        })
+        .collect();
+    for round in 0..60 {
+        let loaded = world.engine.load_image(|| ready(Ok(Cursor::new(ours.clone())))).await;
+        loaded.unwrap_or_else(|error| panic!("round {round}: {error}"));
+        world.engine.remove_image(&ours_name).await.unwrap();
+    }
+    done.store(true, Ordering::Relaxed);
+    for other in others {
+        other.await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn an_archive_that_is_none_or_breaks_off_is_refused() {
     let world = World::new().await;
-    let error = world.engine.load_image(Cursor::new(b"not an archive".repeat(100))).await.unwrap_err();
+    let error =
+        world.engine.load_image(|| ready(Ok(Cursor::new(b"not an archive".repeat(100))))).await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. } | Error::Nonsense { .. }), "{error:?}");
     let half = world.archive();
-    let broken = Broken(Cursor::new(half[..half.len() / 2].to_vec()));
+    let broken = || ready(Ok(Broken(Cursor::new(half[..half.len() / 2].to_vec()))));
     let error = world.engine.load_image(broken).await.unwrap_err();
     assert!(
         matches!(&error, Error::Archive { source } if source.to_string() == "the disk is gone"),

@@ -1,6 +1,7 @@
 //! A corner of the real engine for one test: what is made in it carries a label, and goes when the test ends.
 
 use std::collections::BTreeMap;
+use std::future::ready;
 use std::io::Cursor;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,7 +29,7 @@ impl World {
         let engine = connect().await;
         let reference = format!("{name}:1");
         let archive = program::archive(&reference, &[(LABEL, &name), ("of", "image")]);
-        let image = engine.load_image(Cursor::new(archive)).await.unwrap().remove(0);
+        let image = engine.load_image(|| ready(Ok(Cursor::new(archive.clone())))).await.unwrap().remove(0);
         Self { engine, image, reference, name }
     }
 
@@ -38,7 +39,11 @@ impl World {
 
     /// The archive that was loaded, once more.
     pub(crate) fn archive(&self) -> Vec<u8> {
-        program::archive(&self.reference, &[(LABEL, &self.name), ("of", "image")])
+        program::archive(&self.reference, &self.labels())
+    }
+
+    pub(crate) fn labels(&self) -> [(&str, &str); 2] {
+        [(LABEL, &self.name), ("of", "image")]
     }
 
     pub(crate) fn request(&self, name: &str, command: &[&str]) -> ContainerRequest {
