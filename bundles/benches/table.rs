@@ -47,9 +47,8 @@ fn rounds() -> usize {
 
 /// One operation in a process of its own, whose peak memory it prints.
 fn child(operation: &str, rest: &[&str]) {
-    // One thread receives while this one hashes. Of two, one would be woken by the other for each small request in vain,
-    // which takes as long as the half of the program's own work.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    // As `mesh bundle` and `mesh image` have it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let store = |address: &str| {
         let address = StoreAddress::parse(address, PlainHttp::LoopbackOnly).unwrap();
         Store::new(address, &Options::default()).unwrap()

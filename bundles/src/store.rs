@@ -9,6 +9,7 @@ mod auth;
 mod challenge;
 mod client;
 mod credentials;
+mod digesting;
 mod download;
 mod error;
 mod house;

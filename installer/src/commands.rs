@@ -77,7 +77,13 @@ fn not_understood(world: &World, error: &clap::Error) -> Exit {
 fn with_runtime(world: &World, cli: Cli, printer: &Printer) -> Result<()> {
     // The store's client and the bus's share one provider; a second call has nothing to do.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let mut builder = match cli.command {
+        // Hashing and packing have threads of their own; a second one for the sockets would be woken for each small request
+        // in vain, which takes as long as the program's own work.
+        Command::Bundle { .. } | Command::Image { .. } => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder
         .worker_threads(2)
         .enable_all()
         .build()

@@ -4,16 +4,18 @@
 //! is cut goes on where it was, as long as each try brings something; what came is hashed as it comes. Not here:
 //! unpacking, and trying again later.
 
+use std::io;
 use std::path::Path;
 
+use bytes::Bytes;
 use mesh_protocol::id::Digest;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, ETAG, HeaderMap, HeaderValue, IF_RANGE, RANGE};
 use reqwest::{Response, StatusCode, Url};
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::address::Repository;
 use super::client::{Store, number, protocol, refused, same};
+use super::digesting::Digesting;
 use super::error::{StoreError, Trouble};
 use crate::Progress;
 use crate::files::{Beside, check_room, folder_of};
@@ -26,7 +28,7 @@ struct Target<'a> {
     what: String,
     path: &'a Path,
     file: Option<tokio::fs::File>,
-    sha256: Sha256,
+    digesting: Digesting,
     have: u64,
     total: Option<u64>,
     /// Tells whether a further part is of the same content.
@@ -53,11 +55,9 @@ impl Store {
         let file = tokio::fs::File::from_std(beside.as_file().try_clone().map_err(failed)?);
         let mut target = Target::new(repository, digest, output, limit, progress);
         target.file = Some(file);
-        self.transfer(repository, digest, &mut target).await?;
-        target.flush().await?;
-        let length = target.have;
+        let length = self.transfer(repository, digest, target).await?;
         let committed = tokio::task::spawn_blocking(move || beside.commit()).await;
-        committed.map_err(|error| failed(std::io::Error::other(error)))?.map_err(failed)?;
+        committed.map_err(|error| failed(io::Error::other(error)))?.map_err(failed)?;
         Ok(length)
     }
 
@@ -72,24 +72,24 @@ impl Store {
         limit: u64,
         progress: Progress<'_>,
     ) -> Result<u64, StoreError> {
-        let mut target = Target::new(repository, digest, Path::new(""), limit, progress);
-        self.transfer(repository, digest, &mut target).await?;
-        Ok(target.have)
+        let target = Target::new(repository, digest, Path::new(""), limit, progress);
+        self.transfer(repository, digest, target).await
     }
 
+    /// Brings the whole, and returns its length.
     async fn transfer(
         &self,
         repository: &Repository,
         digest: &Digest,
-        target: &mut Target<'_>,
-    ) -> Result<(), StoreError> {
+        mut target: Target<'_>,
+    ) -> Result<u64, StoreError> {
         let url = self.url(&format!("{repository}/blobs/{digest}"))?;
         let mut pauses = self.pauses.iter();
         let mut restarts = 0;
         loop {
             let before = target.have;
-            match self.part(&url, target).await {
-                Ok(Part::Whole) => return same(target.what.clone(), digest, target.digest()),
+            match self.part(&url, &mut target).await {
+                Ok(Part::Whole) => return target.finish(digest).await,
                 Ok(Part::Some) if target.have > before => {}
                 Ok(Part::Some) => return Err(protocol(&url, "an empty part of a bundle that is longer")),
                 Ok(Part::StartOver) if restarts < MAX_RESTARTS => {
@@ -167,7 +167,7 @@ impl Store {
         target: &mut Target<'_>,
     ) -> Result<(), StoreError> {
         while let Some(bytes) = self.chunk(response, url).await? {
-            target.put(&bytes).await?;
+            target.put(bytes).await?;
         }
         Ok(())
     }
@@ -195,7 +195,7 @@ impl<'a> Target<'a> {
             what: format!("bundle {repository}@{digest}"),
             path,
             file: None,
-            sha256: Sha256::new(),
+            digesting: Digesting::begin(),
             have: 0,
             total: None,
             etag: None,
@@ -204,15 +204,17 @@ impl<'a> Target<'a> {
         }
     }
 
-    async fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.within_limit(self.have + bytes.len() as u64)?;
+    async fn put(&mut self, bytes: Bytes) -> Result<(), StoreError> {
+        let length = bytes.len() as u64;
+        self.within_limit(self.have + length)?;
+        // A portion shares its memory with whoever hashes it.
+        self.digesting.put(bytes.clone()).await;
         if let Some(file) = &mut self.file {
-            file.write_all(bytes)
+            file.write_all(&bytes)
                 .await
                 .map_err(|source| StoreError::File { path: self.path.to_path_buf(), source })?;
         }
-        self.sha256.update(bytes);
-        self.have += bytes.len() as u64;
+        self.have += length;
         (self.progress)(self.have, self.total);
         Ok(())
     }
@@ -241,17 +243,19 @@ impl<'a> Target<'a> {
             file.set_len(0).await.map_err(failed)?;
             file.rewind().await.map_err(failed)?;
         }
-        (self.sha256, self.have, self.total, self.etag) = (Sha256::new(), 0, None, None);
+        self.digesting = Digesting::begin();
+        (self.have, self.total, self.etag) = (0, None, None);
         Ok(())
     }
 
-    async fn flush(&mut self) -> Result<(), StoreError> {
-        let Some(file) = &mut self.file else { return Ok(()) };
-        file.flush().await.map_err(|source| StoreError::File { path: self.path.to_path_buf(), source })
-    }
-
-    fn digest(&self) -> Digest {
-        Digest::from_sha256(self.sha256.clone().finalize().into())
+    /// Is it what it should be? Then its length.
+    async fn finish(self, expected: &Digest) -> Result<u64, StoreError> {
+        let failed = |source| StoreError::File { path: self.path.to_path_buf(), source };
+        if let Some(mut file) = self.file {
+            file.flush().await.map_err(failed)?;
+        }
+        let found = self.digesting.finish().await.map_err(|error| failed(io::Error::other(error)))?;
+        same(self.what, expected, found).map(|()| self.have)
     }
 }
 

@@ -145,7 +145,7 @@ impl Store {
         let Some(index) = self.index(repository, &tag).await? else { return Ok(()) };
         let is_left = !self.tagged_systems(repository, version).await?.is_empty();
         if is_left || index.foreign().next().is_some() {
-            return self.put_index(repository, repository.name(), version).await;
+            return self.put_index(repository, repository.name(), version).await.map(drop);
         }
         if let Some(digest) = self.tagged(repository, &tag).await? {
             self.delete_manifest(repository, &digest).await?;

@@ -13,37 +13,34 @@
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use mesh_protocol::id::System;
+use mesh_protocol::id::{Digest, System};
 
 use super::address::{AddressFault, Repository, Tag};
 use super::client::Store;
 use super::error::StoreError;
 use super::resolve::Found;
+use crate::config::Config;
 use crate::manifest::{Descriptor, INDEX_TYPE, Index, system_tag, version_tag};
 
 /// Each further round is the doing of one more publisher at the same moment.
 const MAX_ROUNDS: usize = 16;
 
 impl Store {
-    /// Makes a version's index be what the tags of its systems say.
+    /// Makes a version's index be what the tags of its systems say, and returns what they said at last.
     pub(super) async fn put_index(
         &self,
         repository: &Repository,
         name: &str,
         version: &str,
-    ) -> Result<(), StoreError> {
-        let not_tag = |fault: AddressFault| StoreError::NotBundle {
-            what: format!("{repository} {version}"),
-            found: fault.to_string(),
-        };
-        let tag: Tag = version_tag(version).parse().map_err(not_tag)?;
+    ) -> Result<BTreeMap<System, Descriptor>, StoreError> {
+        let tag = tag_of_version(repository, version)?;
         for _ in 0..MAX_ROUNDS {
             let tagged = self.tagged_systems(repository, version).await?;
             // Read after the tags: an index that is newer than they were differs, and is derived again.
             let there = self.index(repository, &tag).await?;
-            let index = derive(name, version, tagged.into_values(), there.as_ref());
+            let index = derive(name, version, tagged.values().cloned(), there.as_ref());
             if there.as_ref() == Some(&index) || (index.manifests.is_empty() && there.is_none()) {
-                return Ok(());
+                return Ok(tagged);
             }
             self.put(repository, &tag.to_string(), INDEX_TYPE, &index.to_bytes()).await?;
         }
@@ -52,6 +49,24 @@ impl Store {
             expected: "an index that stays for a moment".to_owned(),
             found: format!("others, {MAX_ROUNDS} times"),
         })
+    }
+
+    /// Puts the index that will be, once a bundle has its tag, under its digest, where nobody finds it: so that there is
+    /// little to do when the tag is put. If others publish meanwhile it will be another, and this one is never named.
+    pub(super) async fn put_index_ahead(
+        &self,
+        repository: &Repository,
+        config: &Config,
+        own: Descriptor,
+    ) -> Result<(), StoreError> {
+        let (version, system) = (&config.version, config.system);
+        let tag = tag_of_version(repository, version)?;
+        let (tagged, there) =
+            tokio::try_join!(self.tagged_systems(repository, version), self.index(repository, &tag))?;
+        let others = tagged.into_iter().filter(|(of, _)| *of != system).map(|(_, other)| other);
+        let index = derive(config.name.as_str(), version, others.chain([own]), there.as_ref());
+        let bytes = index.to_bytes();
+        self.put(repository, Digest::of(&bytes).as_str(), INDEX_TYPE, &bytes).await
     }
 
     /// The bundles that have the tags of a version's systems.
@@ -76,6 +91,13 @@ impl Store {
         }
         Ok(tagged)
     }
+}
+
+fn tag_of_version(repository: &Repository, version: &str) -> Result<Tag, StoreError> {
+    version_tag(version).parse().map_err(|fault: AddressFault| StoreError::NotBundle {
+        what: format!("{repository} {version}"),
+        found: fault.to_string(),
+    })
 }
 
 /// What the index should be: ours as they are tagged, and what others have in it for systems that we do not know.

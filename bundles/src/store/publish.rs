@@ -3,7 +3,9 @@
 //! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
 //! its version's index. What was sent is read back and compared by digest: a store that answers `201` has promised,
 //! not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
-//! another is asked and sent at once; a tag comes when all that it names has been read back, the index after the tag.
+//! another is asked and sent at once: the archive goes over while the rest is looked at and sent, and while it is read
+//! back the documents that name it get there under their digests. A tag comes when all that it names has been read
+//! back, the index after the tag.
 
 use std::path::Path;
 use std::time::Duration;
@@ -109,19 +111,32 @@ impl Store {
         let described = self.describe(publication)?;
         let Described { repository, manifest_bytes, manifest_digest, tag, version, .. } = &described;
         let look = described.look(config);
-        let seen = patiently!(self, self.look(&look));
+        let glance = patiently!(self, self.glance(&look));
+        let sending_archive = self.send_archive(&look, archive, &glance, progress);
+        let sending_config = async {
+            let seen = patiently!(self, self.look_closer(&look, &glance));
+            if decide(&seen, manifest_digest).contains(&Action::Send(Part::Config)) {
+                self.send_config(&look).await?;
+            }
+            Ok(seen)
+        };
+        // What fails ends what is done beside it.
+        let ((), seen) = tokio::try_join!(sending_archive, sending_config)?;
         let actions = decide(&seen, manifest_digest);
         let has_to = |action| actions.contains(&action);
 
-        self.put_contents(&look, archive, manifest_bytes, &actions, progress).await?;
+        self.put_documents(&look, manifest_bytes, &actions).await?;
         if has_to(Action::PutTag) {
             patiently!(self, self.put_tag(&look, &seen, manifest_bytes));
         }
+        let mut ours = false;
         if has_to(Action::PutIndex) {
             let (name, version) = (config.name.as_str(), &config.version);
-            patiently!(self, self.put_index(repository, name, version));
+            let tagged = patiently!(self, self.put_index(repository, name, version));
+            // The last look at the tags has seen our own.
+            ours = tagged.get(&config.system).is_some_and(|found| found.digest == *manifest_digest);
         }
-        if has_to(Action::PutTag) {
+        if has_to(Action::PutTag) && !ours {
             patiently!(self, self.still_ours(&look));
         }
         let reference = |tag| Reference {
@@ -144,7 +159,8 @@ impl Store {
     /// When the store cannot be reached, or has something else under these digests.
     pub async fn lacks(&self, publication: &Publication<'_>) -> Result<Vec<Action>, StoreError> {
         let described = self.describe(publication)?;
-        let seen = self.look(&described.look(publication.config)).await?;
+        let look = described.look(publication.config);
+        let seen = self.look_closer(&look, &self.glance(&look).await?).await?;
         Ok(decide(&seen, &described.manifest_digest))
     }
 
@@ -167,14 +183,14 @@ impl Store {
         })
     }
 
-    /// What the store has of it, in as few requests as can tell.
-    async fn look(&self, look: &Look<'_>) -> Result<Seen, StoreError> {
-        let Look { repository, manifest, digest, tag, version, .. } = look;
-        let [config, layer] = [&manifest.config, &manifest.layers[0]];
+    /// Whether the store has it, in as few requests as can tell.
+    async fn glance(&self, look: &Look<'_>) -> Result<Glance, StoreError> {
+        let Look { repository, manifest, tag, version, .. } = look;
+        let layer = &manifest.layers[0];
         let tagged = self.tagged(repository, tag);
         let archive = self.blob(repository, &layer.digest);
         let index = self.index(repository, version);
-        let (tagged, archive, index) = if self.authority.is_settled() {
+        let (tag, archive, index) = if self.authority.is_settled() {
             tokio::join!(tagged, archive, index)
         } else {
             // The first one finds out who we have to be; the others need not wait for each other.
@@ -182,13 +198,21 @@ impl Store {
             let (archive, index) = tokio::join!(archive, index);
             (Ok(tagged), archive, index)
         };
-        let (tagged, archive, index) = (tagged?, archive?, index?);
+        let (tag, archive, index) = (tag?, archive?, index?);
         as_long_as(archive, layer.size, || format!("bundle {repository}@{}", layer.digest))?;
         let listed =
             index.and_then(|index| index.of_system(look.config.system).map(|child| child.digest.clone()));
+        Ok(Glance { tag, archive, listed })
+    }
+
+    /// What there is of it, where it is not all there.
+    async fn look_closer(&self, look: &Look<'_>, glance: &Glance) -> Result<Seen, StoreError> {
+        let Look { repository, manifest, digest, .. } = look;
+        let config = &manifest.config;
+        let Glance { tag, archive, listed } = glance.clone();
         // A tag that names it says that it is there; and a manifest that is there says that what it names is.
         let there = Presence::There(None);
-        let mut seen = Seen { manifest: there, tag: tagged, listed, archive, config: there };
+        let mut seen = Seen { manifest: there, tag, listed, archive, config: there };
         if seen.tag.as_ref() != Some(*digest) {
             let (manifest, configuration) =
                 tokio::join!(self.manifest(repository, digest), self.blob(repository, &config.digest));
@@ -203,35 +227,37 @@ impl Store {
         Ok(seen)
     }
 
-    /// The blobs and the manifest, as far as they are missing. What does not need one another is done at once: all but one
-    /// of the requests are small, and the time that a small one takes is the store's, which syncs what it is given. What
-    /// fails ends what is done beside it.
-    async fn put_contents(
+    /// Sends the archive, if the store lacks it.
+    async fn send_archive(
         &self,
         look: &Look<'_>,
         archive: &Path,
-        manifest: &[u8],
-        actions: &[Action],
+        glance: &Glance,
         progress: Progress<'_>,
     ) -> Result<(), StoreError> {
-        let repository = look.repository;
+        if glance.archive != Presence::Absent {
+            return Ok(());
+        }
         let Descriptor { digest, size, .. } = &look.manifest.layers[0];
-        let [send_archive, send_config] =
-            [Part::Archive, Part::Config].map(|part| actions.contains(&Action::Send(part)));
-        let sending_archive = async {
-            if send_archive {
-                let blob = Blob { content: Content::File(archive), digest, size: *size };
-                self.upload(repository, &blob, progress).await?;
-            }
-            Ok::<_, StoreError>(())
-        };
-        let sending_config = async { if send_config { self.send_config(look).await } else { Ok(()) } };
-        tokio::try_join!(sending_archive, sending_config)?;
+        self.upload(look.repository, &Blob { content: Content::File(archive), digest, size: *size }, progress)
+            .await
+    }
 
-        // A store takes a manifest once it has what it names. Under its digest nobody finds it: the tags, which people
-        // see, come when the archive too has been read back.
+    /// The archive that was sent is read back; meanwhile the manifest gets there, and the index that will be, as far as
+    /// they are missing: a store takes them once it has what they name, and the time that a small document takes is the
+    /// store's, which syncs what it is given. Under its digest nobody finds a document: the tags, which people see, come
+    /// when the archive too has been read back.
+    async fn put_documents(
+        &self,
+        look: &Look<'_>,
+        manifest: &[u8],
+        actions: &[Action],
+    ) -> Result<(), StoreError> {
+        let repository = look.repository;
+        let sent = actions.contains(&Action::Send(Part::Archive));
         let reading_back = async {
-            if send_archive {
+            if sent {
+                let Descriptor { digest, size, .. } = &look.manifest.layers[0];
                 patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
             }
             Ok::<_, StoreError>(())
@@ -240,6 +266,11 @@ impl Store {
             if actions.contains(&Action::PutManifest) {
                 let name = look.digest.as_str();
                 patiently!(self, self.put(repository, name, MANIFEST_TYPE, manifest));
+            }
+            if sent && actions.contains(&Action::PutIndex) {
+                let own = Descriptor::of_bundle(manifest, look.config.system);
+                // It saves time, and nothing else: what goes wrong here is told when it is put under its tag.
+                let _ignored = self.put_index_ahead(repository, look.config, own).await;
             }
             Ok(())
         };
@@ -311,6 +342,14 @@ impl Described {
             config,
         }
     }
+}
+
+/// What a first look shows: enough to tell that all is there.
+#[derive(Clone)]
+struct Glance {
+    tag: Option<Digest>,
+    archive: Presence,
+    listed: Option<Digest>,
 }
 
 /// What to look for.
