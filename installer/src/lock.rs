@@ -78,6 +78,13 @@ pub fn holder(path: &Utf8Path) -> Option<String> {
     }
 }
 
+/// Whether the lock at `path` was last held by such a command, and is held by nobody now.
+#[must_use]
+pub fn is_left_by(path: &Utf8Path, command: &str) -> bool {
+    let said = File::open(path).map(|mut file| said_by(&mut file));
+    holder(path).is_none() && said.is_ok_and(|said| said.starts_with(&format!("mesh {command}, ")))
+}
+
 fn said_by(file: &mut File) -> String {
     let mut holder = String::new();
     let _ = file.take(500).read_to_string(&mut holder);
@@ -110,8 +117,10 @@ mod tests {
         let expected = format!("mesh genesis, pid {}, since 2026-01-02T03:04:05Z", std::process::id());
         assert_eq!(failure.found.as_deref(), Some(expected.as_str()));
         assert_eq!(holder(&path), Some(expected));
+        assert!(!is_left_by(&path, "genesis"));
         drop(lock);
         assert_eq!(holder(&path), None);
+        assert!(is_left_by(&path, "genesis") && !is_left_by(&path, "down"));
         InstallerLock::take(&path, "down", now).unwrap();
     }
 }

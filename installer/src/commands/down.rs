@@ -12,12 +12,13 @@ mod remove;
 
 use std::collections::BTreeSet;
 
-use camino::{Utf8DirEntry, Utf8PathBuf};
+use camino::{Utf8DirEntry, Utf8Path, Utf8PathBuf};
+use mesh_durable::checkpoint;
 use mesh_protocol::id::MeshName;
 use mesh_protocol::layout::Layout;
 
 use crate::cli;
-use crate::lock::InstallerLock;
+use crate::lock::{self, InstallerLock};
 use crate::mesh_file::MeshFile;
 use crate::output::{self, Code, Event, Failure, Printer, Result};
 use crate::world::{Stream, World};
@@ -30,7 +31,9 @@ pub(super) async fn run(
     options: &cli::Down,
     printer: &Printer,
 ) -> Result<()> {
-    let Some(mesh) = MeshFile::read(layout)? else { return without_mesh(layout, options, printer) };
+    let Some(mesh) = MeshFile::read(layout)? else {
+        return without_mesh(world, layout, options, printer);
+    };
     let inventory = inventory::look(world, layout, &mesh).await?;
     printer.document(&inventory, || inventory.lines());
     if options.dry_run {
@@ -53,15 +56,19 @@ pub(super) async fn run(
 /// What stays is no failure: nothing of the mesh is left.
 fn last_words(name: &MeshName, layout: &Layout, foreign: &[Utf8PathBuf]) -> String {
     let gone = format!("mesh {name} is gone from this machine");
-    if foreign.is_empty() {
-        return gone;
-    }
-    let paths: Vec<&str> = foreign.iter().map(|path| path.as_str()).collect();
-    format!("{gone}; what is not the mesh's stays in {}: {}", layout.root(), paths.join(", "))
+    if foreign.is_empty() { gone } else { format!("{gone}; {}", staying(layout, foreign)) }
+}
+
+fn staying(layout: &Layout, foreign: &[Utf8PathBuf]) -> String {
+    format!("what is not the mesh's stays in {}: {}", layout.root(), listed(foreign))
+}
+
+fn listed(paths: &[Utf8PathBuf]) -> String {
+    paths.iter().map(|path| path.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// What genesis leaves when it is killed before there is a mesh; and no mesh at all.
-fn without_mesh(layout: &Layout, options: &cli::Down, printer: &Printer) -> Result<()> {
+fn without_mesh(world: &World, layout: &Layout, options: &cli::Down, printer: &Printer) -> Result<()> {
     let root = layout.root();
     if !root.exists() {
         printer.event(&Event::Finished { text: format!("there is nothing to remove: {root} is not there") });
@@ -81,9 +88,13 @@ fn without_mesh(layout: &Layout, options: &cli::Down, printer: &Printer) -> Resu
     foreign.sort();
     foreign.dedup();
     if !foreign.is_empty() {
+        let lock = layout.installer_lock();
+        if lock::is_left_by(&lock, "down") {
+            return last_of_down(world, layout, &lock, &foreign, options.dry_run, printer);
+        }
         return Err(Failure::new(Code::NoMesh, format!("there is no mesh in {root}"))
             .expected(layout.mesh_file().to_string())
-            .found(foreign.iter().map(|path| path.as_str()).collect::<Vec<_>>().join(", "))
+            .found(listed(&foreign))
             .hint("say where the mesh is with --root"));
     }
     // Empty is what a down leaves that was killed at its last deed, and nothing is lost with it.
@@ -95,6 +106,31 @@ fn without_mesh(layout: &Layout, options: &cli::Down, printer: &Printer) -> Resu
     }
     own.remove()?;
     printer.event(&Event::Finished { text: format!("removed {root}, {what}") });
+    Ok(())
+}
+
+/// A down that was killed at its last deed left its lock, beside what is not the mesh's.
+fn last_of_down(
+    world: &World,
+    layout: &Layout,
+    path: &Utf8Path,
+    foreign: &[Utf8PathBuf],
+    dry_run: bool,
+    printer: &Printer,
+) -> Result<()> {
+    let stays = staying(layout, foreign);
+    if dry_run {
+        printer.data(&format!("would remove {path}, the last of a mesh that is gone; {stays}"));
+        return Ok(());
+    }
+    let lock = InstallerLock::take(path, "down", (world.clock)())?;
+    checkpoint::around(|| format!("remove {path}"), || std::fs::remove_file(path)).map_err(|error| {
+        Failure::because(Code::LeftBehind, &format!("{path} cannot be removed"), &error).part_way()
+    })?;
+    drop(lock);
+    printer.event(&Event::Finished {
+        text: format!("removed {path}, the last of a mesh that is gone; {stays}"),
+    });
     Ok(())
 }
 
@@ -143,9 +179,34 @@ fn matches(said: &str, name: &MeshName) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::{Form, Volume};
 
     fn options(destroy: Option<&str>, yes: bool) -> cli::Down {
         cli::Down { destroy: destroy.map(|name| name.parse().unwrap()), yes, dry_run: false }
+    }
+
+    #[test]
+    fn what_a_killed_down_left_beside_a_strangers_file_goes_and_that_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::new(Utf8Path::from_path(folder.path()).unwrap());
+        let (lock, theirs) = (layout.installer_lock(), layout.root().join("theirs"));
+        let world = World::of_this_process().unwrap();
+        let printer = Printer::new(&world, Form::Json, Volume::Quiet);
+        let down = |dry_run| {
+            let options = cli::Down { dry_run, ..options(None, true) };
+            without_mesh(&world, &layout, &options, &printer)
+        };
+        std::fs::write(&theirs, "").unwrap();
+        // One of a genesis may be somebody's who is told that this is no place for it.
+        for (command, is_down) in [("genesis", false), ("down", true)] {
+            drop(InstallerLock::take(&lock, command, (world.clock)()).unwrap());
+            assert_eq!(down(true).is_ok(), is_down, "{command}");
+            assert!(lock.exists());
+            assert_eq!(down(false).is_ok(), is_down, "{command}");
+            assert_eq!(lock.exists(), !is_down, "{command}");
+        }
+        assert!(theirs.exists());
+        assert_eq!(down(false).unwrap_err().code, Code::NoMesh);
     }
 
     #[test]
