@@ -186,7 +186,9 @@ fn ours(arguments: &[&str]) -> u64 {
     String::from_utf8(said).unwrap().trim().parse().unwrap()
 }
 
+/// What came before is on the disk by then: nobody pays for what somebody else has written.
 fn timed(work: impl FnOnce()) -> Duration {
+    rustix::fs::sync();
     let begin = Instant::now();
     work();
     begin.elapsed()
@@ -222,6 +224,13 @@ impl Compared {
     fn row(self, what: &str, against: &str, aim: &str, more: &str) {
         // Ratios only: seconds are a machine's, and of a moment.
         let ratios = self.theirs.iter().zip(&self.ours).map(|(theirs, ours)| theirs / ours).collect();
+        if std::env::var_os("RAW").is_some() {
+            println!(
+                "ours {:?}\ntheirs {:?}",
+                self.ours.iter().map(|x| (x * 1e4).round() / 10.0).collect::<Vec<_>>(),
+                self.theirs.iter().map(|x| (x * 1e4).round() / 10.0).collect::<Vec<_>>()
+            );
+        }
         println!("| {what} | {against} | {aim} | **{:.1} x** | {more} |", median(ratios));
     }
 }

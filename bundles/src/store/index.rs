@@ -4,22 +4,22 @@
 //! systems. Not here: those bundles and tags.
 //!
 //! A registry has no compare-and-set, so two publishers that each added their own to the index they read could lose one
-//! another's. Here each puts its own tag first (`1.0-linux-amd64`), then derives the index from all such tags, puts it,
-//! and derives it again, until what it would put is what is there. Whoever puts an index last has looked at the tags
-//! after that, and whoever put a tag later than that look has still to put an index: so the last one has them all. A
-//! publisher that dies in between leaves an index that the next one, or its own next run, makes right. The tags also
-//! keep the manifests: there are registries whose garbage collection takes what only an index names.
+//! another's. Here each puts its own tag (`1.0-linux-amd64`), and with it, to save a turn, the index as it will be if
+//! nobody else publishes; then it derives the index from all such tags, and puts it, until what it would put is what is
+//! there. Whoever puts an index last has looked at the tags after that, and whoever put a tag later than that look has
+//! still to look at the index: so the last one has them all. A publisher that dies in between leaves an index that the
+//! next one, or its own next run, makes right. The tags also keep the manifests: there are registries whose garbage
+//! collection takes what only an index names.
 
 use std::collections::BTreeMap;
 
 use futures_util::future::try_join_all;
-use mesh_protocol::id::{Digest, System};
+use mesh_protocol::id::System;
 
 use super::address::{AddressFault, Repository, Tag};
 use super::client::Store;
 use super::error::StoreError;
 use super::resolve::Found;
-use crate::config::Config;
 use crate::manifest::{Descriptor, INDEX_TYPE, Index, system_tag, version_tag};
 
 /// Each further round is the doing of one more publisher at the same moment.
@@ -51,22 +51,20 @@ impl Store {
         })
     }
 
-    /// Puts the index that will be, once a bundle has its tag, under its digest, where nobody finds it: so that there is
-    /// little to do when the tag is put. If others publish meanwhile it will be another, and this one is never named.
-    pub(super) async fn put_index_ahead(
+    /// The index that will be when a bundle has its tag, if nobody else publishes now; none if it is there.
+    pub(super) async fn index_with(
         &self,
         repository: &Repository,
-        config: &Config,
-        own: Descriptor,
-    ) -> Result<(), StoreError> {
-        let (version, system) = (&config.version, config.system);
+        name: &str,
+        version: &str,
+        (system, own): (System, Descriptor),
+    ) -> Result<Option<Index>, StoreError> {
         let tag = tag_of_version(repository, version)?;
-        let (tagged, there) =
-            tokio::try_join!(self.tagged_systems(repository, version), self.index(repository, &tag))?;
-        let others = tagged.into_iter().filter(|(of, _)| *of != system).map(|(_, other)| other);
-        let index = derive(config.name.as_str(), version, others.chain([own]), there.as_ref());
-        let bytes = index.to_bytes();
-        self.put(repository, Digest::of(&bytes).as_str(), INDEX_TYPE, &bytes).await
+        let mut tagged = self.tagged_systems(repository, version).await?;
+        let there = self.index(repository, &tag).await?;
+        let _ = tagged.insert(system, own);
+        let index = derive(name, version, tagged.into_values(), there.as_ref());
+        Ok(Some(index).filter(|index| there.as_ref() != Some(index)))
     }
 
     /// The bundles that have the tags of a version's systems.

@@ -3,9 +3,8 @@
 //! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
 //! its version's index. What was sent is read back and compared by digest: a store that answers `201` has promised,
 //! not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
-//! another is asked and sent at once: the archive goes over while the rest is looked at and sent, and while it is read
-//! back the documents that name it get there under their digests. A tag comes when all that it names has been read
-//! back, the index after the tag.
+//! another is asked and sent at once: the configuration beside the archive, the manifest while the archive is read back,
+//! the index with the tag. The tags, which people see, come when all that they name has been read back.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +20,7 @@ use super::plan::{Action, Part, Presence, Seen, decide};
 use super::upload::{Blob, Content};
 use crate::Progress;
 use crate::config::Config;
-use crate::manifest::{Descriptor, MANIFEST_TYPE, Manifest, tag_of, version_tag};
+use crate::manifest::{Descriptor, INDEX_TYPE, MANIFEST_TYPE, Manifest, tag_of, version_tag};
 
 /// Does once more what can be done twice, while the store is not well. (A function that takes such work is not
 /// understood to be `Send`.)
@@ -111,23 +110,14 @@ impl Store {
         let described = self.describe(publication)?;
         let Described { repository, manifest_bytes, manifest_digest, tag, version, .. } = &described;
         let look = described.look(config);
-        let glance = patiently!(self, self.glance(&look));
-        let sending_archive = self.send_archive(&look, archive, &glance, progress);
-        let sending_config = async {
-            let seen = patiently!(self, self.look_closer(&look, &glance));
-            if decide(&seen, manifest_digest).contains(&Action::Send(Part::Config)) {
-                self.send_config(&look).await?;
-            }
-            Ok(seen)
-        };
-        // What fails ends what is done beside it.
-        let ((), seen) = tokio::try_join!(sending_archive, sending_config)?;
+        let seen = patiently!(self, self.look(&look));
         let actions = decide(&seen, manifest_digest);
         let has_to = |action| actions.contains(&action);
 
-        self.put_documents(&look, manifest_bytes, &actions).await?;
+        self.put_blobs(&look, archive, &actions, progress).await?;
+        self.put_manifest(&look, manifest_bytes, &actions).await?;
         if has_to(Action::PutTag) {
-            patiently!(self, self.put_tag(&look, &seen, manifest_bytes));
+            patiently!(self, self.put_tags(&look, &seen, manifest_bytes));
         }
         let mut ours = false;
         if has_to(Action::PutIndex) {
@@ -159,8 +149,7 @@ impl Store {
     /// When the store cannot be reached, or has something else under these digests.
     pub async fn lacks(&self, publication: &Publication<'_>) -> Result<Vec<Action>, StoreError> {
         let described = self.describe(publication)?;
-        let look = described.look(publication.config);
-        let seen = self.look_closer(&look, &self.glance(&look).await?).await?;
+        let seen = self.look(&described.look(publication.config)).await?;
         Ok(decide(&seen, &described.manifest_digest))
     }
 
@@ -183,14 +172,14 @@ impl Store {
         })
     }
 
-    /// Whether the store has it, in as few requests as can tell.
-    async fn glance(&self, look: &Look<'_>) -> Result<Glance, StoreError> {
-        let Look { repository, manifest, tag, version, .. } = look;
-        let layer = &manifest.layers[0];
+    /// What the store has of it, in as few requests as can tell.
+    async fn look(&self, look: &Look<'_>) -> Result<Seen, StoreError> {
+        let Look { repository, manifest, digest, tag, version, .. } = look;
+        let [config, layer] = [&manifest.config, &manifest.layers[0]];
         let tagged = self.tagged(repository, tag);
         let archive = self.blob(repository, &layer.digest);
         let index = self.index(repository, version);
-        let (tag, archive, index) = if self.authority.is_settled() {
+        let (tagged, archive, index) = if self.authority.is_settled() {
             tokio::join!(tagged, archive, index)
         } else {
             // The first one finds out who we have to be; the others need not wait for each other.
@@ -198,21 +187,13 @@ impl Store {
             let (archive, index) = tokio::join!(archive, index);
             (Ok(tagged), archive, index)
         };
-        let (tag, archive, index) = (tag?, archive?, index?);
+        let (tagged, archive, index) = (tagged?, archive?, index?);
         as_long_as(archive, layer.size, || format!("bundle {repository}@{}", layer.digest))?;
         let listed =
             index.and_then(|index| index.of_system(look.config.system).map(|child| child.digest.clone()));
-        Ok(Glance { tag, archive, listed })
-    }
-
-    /// What there is of it, where it is not all there.
-    async fn look_closer(&self, look: &Look<'_>, glance: &Glance) -> Result<Seen, StoreError> {
-        let Look { repository, manifest, digest, .. } = look;
-        let config = &manifest.config;
-        let Glance { tag, archive, listed } = glance.clone();
         // A tag that names it says that it is there; and a manifest that is there says that what it names is.
         let there = Presence::There(None);
-        let mut seen = Seen { manifest: there, tag, listed, archive, config: there };
+        let mut seen = Seen { manifest: there, tag: tagged, listed, archive, config: there };
         if seen.tag.as_ref() != Some(*digest) {
             let (manifest, configuration) =
                 tokio::join!(self.manifest(repository, digest), self.blob(repository, &config.digest));
@@ -227,36 +208,41 @@ impl Store {
         Ok(seen)
     }
 
-    /// Sends the archive, if the store lacks it.
-    async fn send_archive(
+    /// The blobs, as far as they are missing, at once: all but one of the requests are small, and the time that a small one
+    /// takes is the store's, which syncs what it is given. What fails ends what is done beside it.
+    async fn put_blobs(
         &self,
         look: &Look<'_>,
         archive: &Path,
-        glance: &Glance,
+        actions: &[Action],
         progress: Progress<'_>,
     ) -> Result<(), StoreError> {
-        if glance.archive != Presence::Absent {
-            return Ok(());
-        }
-        let Descriptor { digest, size, .. } = &look.manifest.layers[0];
-        self.upload(look.repository, &Blob { content: Content::File(archive), digest, size: *size }, progress)
-            .await
+        let [send_archive, send_config] =
+            [Part::Archive, Part::Config].map(|part| actions.contains(&Action::Send(part)));
+        let sending_archive = async {
+            if send_archive {
+                let Descriptor { digest, size, .. } = &look.manifest.layers[0];
+                let blob = Blob { content: Content::File(archive), digest, size: *size };
+                self.upload(look.repository, &blob, progress).await?;
+            }
+            Ok::<_, StoreError>(())
+        };
+        let sending_config = async { if send_config { self.send_config(look).await } else { Ok(()) } };
+        tokio::try_join!(sending_archive, sending_config).map(drop)
     }
 
-    /// The archive that was sent is read back; meanwhile the manifest gets there, and the index that will be, as far as
-    /// they are missing: a store takes them once it has what they name, and the time that a small document takes is the
-    /// store's, which syncs what it is given. Under its digest nobody finds a document: the tags, which people see, come
-    /// when the archive too has been read back.
-    async fn put_documents(
+    /// The archive that was sent is read back; meanwhile the manifest gets there, if it is missing: a store takes it once
+    /// it has what it names, and the time that a small document takes is the store's, which syncs what it is given. Under
+    /// its digest nobody finds it.
+    async fn put_manifest(
         &self,
         look: &Look<'_>,
         manifest: &[u8],
         actions: &[Action],
     ) -> Result<(), StoreError> {
         let repository = look.repository;
-        let sent = actions.contains(&Action::Send(Part::Archive));
         let reading_back = async {
-            if sent {
+            if actions.contains(&Action::Send(Part::Archive)) {
                 let Descriptor { digest, size, .. } = &look.manifest.layers[0];
                 patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
             }
@@ -266,11 +252,6 @@ impl Store {
             if actions.contains(&Action::PutManifest) {
                 let name = look.digest.as_str();
                 patiently!(self, self.put(repository, name, MANIFEST_TYPE, manifest));
-            }
-            if sent && actions.contains(&Action::PutIndex) {
-                let own = Descriptor::of_bundle(manifest, look.config.system);
-                // It saves time, and nothing else: what goes wrong here is told when it is put under its tag.
-                let _ignored = self.put_index_ahead(repository, look.config, own).await;
             }
             Ok(())
         };
@@ -287,17 +268,30 @@ impl Store {
         Ok(())
     }
 
-    /// Moves the tag, if it is where it was when we looked; a long upload lies in between.
-    async fn put_tag(&self, look: &Look<'_>, seen: &Seen, manifest: &[u8]) -> Result<(), StoreError> {
-        let found = self.tagged(look.repository, look.tag).await?;
-        if found.as_ref() == Some(look.digest) {
+    /// Moves the tag, if it is where it was when we looked; a long upload lies in between. With it goes the index as it
+    /// will be if nobody else publishes now; that it is so is looked at afterwards.
+    async fn put_tags(&self, look: &Look<'_>, seen: &Seen, manifest: &[u8]) -> Result<(), StoreError> {
+        let Look { repository, digest, tag, version, config, .. } = look;
+        let own = Descriptor::of_bundle(manifest, config.system);
+        let (found, index) = tokio::try_join!(
+            self.tagged(repository, tag),
+            self.index_with(repository, config.name.as_str(), &config.version, (config.system, own))
+        )?;
+        if found.as_ref() == Some(*digest) {
             // Somebody published the same.
             return Ok(());
         }
         if found != seen.tag {
             return Err(look.moved(seen.tag.as_ref(), found.as_ref()));
         }
-        self.put(look.repository, &look.tag.to_string(), MANIFEST_TYPE, manifest).await
+        let (tag, version) = (tag.to_string(), version.to_string());
+        let putting_index = async {
+            match index {
+                Some(index) => self.put(repository, &version, INDEX_TYPE, &index.to_bytes()).await,
+                None => Ok(()),
+            }
+        };
+        tokio::try_join!(self.put(repository, &tag, MANIFEST_TYPE, manifest), putting_index).map(drop)
     }
 
     async fn still_ours(&self, look: &Look<'_>) -> Result<(), StoreError> {
@@ -342,14 +336,6 @@ impl Described {
             config,
         }
     }
-}
-
-/// What a first look shows: enough to tell that all is there.
-#[derive(Clone)]
-struct Glance {
-    tag: Option<Digest>,
-    archive: Presence,
-    listed: Option<Digest>,
 }
 
 /// What to look for.

@@ -224,7 +224,7 @@ async fn killed() {
     }
     figure(
         &format!(
-            "`mesh genesis` killed by SIGKILL just before and just after {} of its {} deeds, and the same command run again",
+            "`mesh genesis` killed by SIGKILL at {} of the {} moments just before and just after its deeds, and the same command run again",
             tried.len(),
             2 * deeds.len()
         ),
@@ -233,7 +233,7 @@ async fn killed() {
     );
     figure(
         &format!(
-            "`mesh down` killed just before and just after {} of its {} deeds",
+            "`mesh down` killed at {} of the {} moments just before and just after its deeds",
             tried_of_down.len(),
             2 * of_down.len()
         ),
