@@ -83,10 +83,12 @@ fn child(operation: &str, rest: &[&str]) {
             let source = Source::File { path: program.into(), mode: FileMode::Program };
             let entries = vec![Entry { path: "program".parse().unwrap(), source }];
             let cores = std::thread::available_parallelism().unwrap().get();
-            let packed = pack_entries(entries, layer, cores, SILENT).unwrap();
-            let image = worn(packed.at(layer), System::of_this_program(), reference).unwrap();
+            let to = layer.to_path_buf();
+            let packing = runtime.spawn_blocking(move || pack_entries(entries, &to, cores, SILENT).unwrap());
             runtime.block_on(async {
-                let engine = connecting.await.unwrap();
+                let (packed, engine) = tokio::join!(packing, connecting);
+                let (packed, engine) = (packed.unwrap(), engine.unwrap());
+                let image = worn(packed.at(layer), System::of_this_program(), reference).unwrap();
                 let open = || async { Ok(image.stream().await.unwrap()) };
                 engine.load_image(open).await.unwrap();
             });
@@ -224,13 +226,6 @@ impl Compared {
     fn row(self, what: &str, against: &str, aim: &str, more: &str) {
         // Ratios only: seconds are a machine's, and of a moment.
         let ratios = self.theirs.iter().zip(&self.ours).map(|(theirs, ours)| theirs / ours).collect();
-        if std::env::var_os("RAW").is_some() {
-            println!(
-                "ours {:?}\ntheirs {:?}",
-                self.ours.iter().map(|x| (x * 1e4).round() / 10.0).collect::<Vec<_>>(),
-                self.theirs.iter().map(|x| (x * 1e4).round() / 10.0).collect::<Vec<_>>()
-            );
-        }
         println!("| {what} | {against} | {aim} | **{:.1} x** | {more} |", median(ratios));
     }
 }

@@ -6,7 +6,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bollard::{API_DEFAULT_VERSION, Docker};
+use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 use mesh_durable::checkpoint;
 
 use crate::endpoint::{Address, Endpoint};
@@ -51,17 +51,18 @@ impl Engine {
         let what = "answer";
         let address = &endpoint.address;
         bounded(what, QUICK, knock(address)).await?.map_err(|e| Error::from_connection(address, e))?;
-        let client = match address {
-            Address::Unix(path) => Docker::connect_with_unix(
-                &path.display().to_string(),
-                CLIENT_LIMIT_SECONDS,
-                API_DEFAULT_VERSION,
-            ),
-            Address::Loopback { .. } => {
-                Docker::connect_with_http(&address.to_string(), CLIENT_LIMIT_SECONDS, API_DEFAULT_VERSION)
-            }
+        let client_of = |version: &ClientVersion| {
+            let client = match address {
+                Address::Unix(path) => {
+                    Docker::connect_with_unix(&path.display().to_string(), CLIENT_LIMIT_SECONDS, version)
+                }
+                Address::Loopback { .. } => {
+                    Docker::connect_with_http(&address.to_string(), CLIENT_LIMIT_SECONDS, version)
+                }
+            };
+            client.map_err(|e| Error::from_client(address, what, e))
         };
-        let client = client.map_err(|e| Error::from_client(address, what, e))?;
+        let client = client_of(API_DEFAULT_VERSION)?;
         // Asked before anything is negotiated, so that an engine which is too old is told from one that fails.
         let version = bounded(what, QUICK, client.version())
             .await?
@@ -74,9 +75,13 @@ impl Engine {
         if let Some(found) = oldest.filter(|oldest| *oldest > NEWEST_API) {
             return Err(Error::TooNew { address: address.clone(), found });
         }
-        let client = bounded(what, QUICK, client.negotiate_version())
-            .await?
-            .map_err(|e| Error::from_client(address, what, e))?;
+        // As the client's own negotiation ends, which would ask a second time: for each answer the engine starts its runtime
+        // twice, to ask for its version.
+        let agreed = api.min(NEWEST_API);
+        let client = client_of(&ClientVersion {
+            major_version: agreed.major as usize,
+            minor_version: agreed.minor as usize,
+        })?;
         Ok(Self { client, endpoint: endpoint.clone(), api })
     }
 
