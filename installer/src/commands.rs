@@ -21,6 +21,7 @@ mod status;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 use mesh_protocol::layout::Layout;
+use tokio::runtime::Builder;
 
 use crate::cli::{Cli, Command};
 use crate::interrupt::{Interrupts, interrupted_at};
@@ -77,17 +78,14 @@ fn not_understood(world: &World, error: &clap::Error) -> Exit {
 fn with_runtime(world: &World, cli: Cli, printer: &Printer) -> Result<()> {
     // The store's client and the bus's share one provider; a second call has nothing to do.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = match cli.command {
+    let runtime = match cli.command {
         // Hashing and packing have threads of their own; a second one for the sockets would be woken for each small request
         // in vain, which takes as long as the program's own work.
-        Command::Bundle { .. } | Command::Image { .. } => tokio::runtime::Builder::new_current_thread(),
-        _ => tokio::runtime::Builder::new_multi_thread(),
+        Command::Bundle { .. } | Command::Image { .. } => Builder::new_current_thread().enable_all().build(),
+        _ => Builder::new_multi_thread().worker_threads(2).enable_all().build(),
     };
-    let runtime = builder
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::because(Code::Internal, "the runtime cannot be started", &error))?;
+    let runtime =
+        runtime.map_err(|error| Failure::because(Code::Internal, "the runtime cannot be started", &error))?;
     let result = runtime.block_on(Box::pin(dispatch(world, cli, printer)));
     // What still packs or waits in a thread is not worth waiting for.
     runtime.shutdown_background();

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use mesh_protocol::id::Digest;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinHandle;
 
 /// How many portions wait to be hashed; a portion is what a connection has read at once, less than half a megabyte.
 const AHEAD: usize = 8;
@@ -36,12 +36,16 @@ impl Digesting {
     }
 
     /// Of all that was put.
-    ///
-    /// # Errors
-    /// When the runtime ends.
-    pub(super) async fn finish(self) -> Result<Digest, JoinError> {
+    pub(super) async fn finish(self) -> Digest {
         drop(self.portions);
-        self.digest.await
+        match self.digest.await {
+            Ok(digest) => digest,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // It never began, for the runtime ends, and with it whoever waits here.
+                Err(_) => std::future::pending().await,
+            },
+        }
     }
 }
 
@@ -56,7 +60,7 @@ mod tests {
         for portion in bytes.chunks(1013) {
             digesting.put(Bytes::copy_from_slice(portion)).await;
         }
-        assert_eq!(digesting.finish().await.unwrap(), Digest::of(&bytes));
-        assert_eq!(Digesting::begin().finish().await.unwrap(), Digest::of(b""));
+        assert_eq!(digesting.finish().await, Digest::of(&bytes));
+        assert_eq!(Digesting::begin().finish().await, Digest::of(b""));
     }
 }

@@ -250,12 +250,11 @@ impl<'a> Target<'a> {
 
     /// Is it what it should be? Then its length.
     async fn finish(self, expected: &Digest) -> Result<u64, StoreError> {
-        let failed = |source| StoreError::File { path: self.path.to_path_buf(), source };
         if let Some(mut file) = self.file {
+            let failed = |source| StoreError::File { path: self.path.to_path_buf(), source };
             file.flush().await.map_err(failed)?;
         }
-        let found = self.digesting.finish().await.map_err(|error| failed(io::Error::other(error)))?;
-        same(self.what, expected, found).map(|()| self.have)
+        same(self.what, expected, self.digesting.finish().await).map(|()| self.have)
     }
 }
 

@@ -10,9 +10,10 @@ use mesh_protocol::id::{Digest, System};
 use reqwest::StatusCode;
 use serde::Serialize;
 
-use super::address::{Repository, Tag};
+use super::address::Repository;
 use super::client::{Store, refused};
 use super::error::StoreError;
+use super::index::tag_in;
 use super::resolve::Found;
 use crate::manifest::{system_tag, version_tag};
 
@@ -137,11 +138,7 @@ impl Store {
 
     /// An index of what is left, or none of nothing.
     async fn settle_index(&self, repository: &Repository, version: &str) -> Result<(), StoreError> {
-        let not_tag = |fault: super::AddressFault| StoreError::NotBundle {
-            what: repository.to_string(),
-            found: fault.to_string(),
-        };
-        let tag: Tag = version_tag(version).parse().map_err(not_tag)?;
+        let tag = tag_in(repository, &version_tag(version))?;
         let Some(index) = self.index(repository, &tag).await? else { return Ok(()) };
         let is_left = !self.tagged_systems(repository, version).await?.is_empty();
         if is_left || index.foreign().next().is_some() {

@@ -33,7 +33,7 @@ impl Store {
         name: &str,
         version: &str,
     ) -> Result<BTreeMap<System, Descriptor>, StoreError> {
-        let tag = tag_of_version(repository, version)?;
+        let tag = tag_in(repository, &version_tag(version))?;
         for _ in 0..MAX_ROUNDS {
             let tagged = self.tagged_systems(repository, version).await?;
             // Read after the tags: an index that is newer than they were differs, and is derived again.
@@ -59,7 +59,7 @@ impl Store {
         version: &str,
         (system, own): (System, Descriptor),
     ) -> Result<Option<Index>, StoreError> {
-        let tag = tag_of_version(repository, version)?;
+        let tag = tag_in(repository, &version_tag(version))?;
         let mut tagged = self.tagged_systems(repository, version).await?;
         let there = self.index(repository, &tag).await?;
         let _ = tagged.insert(system, own);
@@ -91,9 +91,10 @@ impl Store {
     }
 }
 
-fn tag_of_version(repository: &Repository, version: &str) -> Result<Tag, StoreError> {
-    version_tag(version).parse().map_err(|fault: AddressFault| StoreError::NotBundle {
-        what: format!("{repository} {version}"),
+/// A tag that a version makes. A version may be too long for one.
+pub(super) fn tag_in(repository: &Repository, tag: &str) -> Result<Tag, StoreError> {
+    tag.parse().map_err(|fault: AddressFault| StoreError::NotBundle {
+        what: repository.to_string(),
         found: fault.to_string(),
     })
 }

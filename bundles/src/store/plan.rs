@@ -63,10 +63,12 @@ pub fn decide(seen: &Seen, manifest: &Digest) -> Vec<Action> {
         }
         actions.push(Action::PutManifest);
     }
-    if seen.tag.as_ref() != Some(manifest) {
+    let is_tagged = seen.tag.as_ref() == Some(manifest);
+    if !is_tagged {
         actions.push(Action::PutTag);
     }
-    if seen.listed.as_ref() != Some(manifest) {
+    // An index is derived from the tags: where one is put, the index is looked at after it.
+    if !is_tagged || seen.listed.as_ref() != Some(manifest) {
         actions.push(Action::PutIndex);
     }
     actions
@@ -97,6 +99,8 @@ mod tests {
         assert_eq!(decide(&seen(THERE, Some(&other), THERE, no), &ours), [tag, index]);
         let unlisted = Seen { listed: None, ..seen(THERE, Some(&ours), THERE, no) };
         assert_eq!(decide(&unlisted, &ours), [index]);
+        let untagged = Seen { tag: None, ..seen(THERE, Some(&ours), THERE, no) };
+        assert_eq!(decide(&untagged, &ours), [tag, index]);
         assert_eq!(decide(&seen(THERE, Some(&ours), no, no), &ours), [archive]);
         assert_eq!(decide(&seen(THERE, Some(&ours), THERE, no), &ours), []);
     }

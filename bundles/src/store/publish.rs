@@ -13,9 +13,10 @@ use mesh_protocol::id::Digest;
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
 
-use super::address::{AddressFault, Reference, Repository, Tag, Wanted};
+use super::address::{Reference, Repository, Tag, Wanted};
 use super::client::{Store, refused};
 use super::error::{StoreError, Trouble};
+use super::index::tag_in;
 use super::plan::{Action, Part, Presence, Seen, decide};
 use super::upload::{Blob, Content};
 use crate::Progress;
@@ -119,15 +120,14 @@ impl Store {
         if has_to(Action::PutTag) {
             patiently!(self, self.put_tags(&look, &seen, manifest_bytes));
         }
-        let mut ours = false;
         if has_to(Action::PutIndex) {
             let (name, version) = (config.name.as_str(), &config.version);
             let tagged = patiently!(self, self.put_index(repository, name, version));
-            // The last look at the tags has seen our own.
-            ours = tagged.get(&config.system).is_some_and(|found| found.digest == *manifest_digest);
-        }
-        if has_to(Action::PutTag) && !ours {
-            patiently!(self, self.still_ours(&look));
+            let found = tagged.get(&config.system).map(|found| &found.digest);
+            // The last look at the tags has mostly seen our own; what it has not seen, it tells nothing of.
+            if has_to(Action::PutTag) && found != Some(manifest_digest) {
+                patiently!(self, self.still_ours(&look));
+            }
         }
         let reference = |tag| Reference {
             store: self.address.clone(),
@@ -158,15 +158,12 @@ impl Store {
         let Publication { digest, size, config, created, .. } = *publication;
         let manifest = Manifest::new(config, digest, size, created);
         let manifest_bytes = manifest.to_bytes();
-        let not_tag = |fault: AddressFault| StoreError::NotBundle {
-            what: config.name.to_string(),
-            found: fault.to_string(),
-        };
+        let repository = self.repository(&config.name);
         Ok(Described {
-            repository: self.repository(&config.name),
             manifest_digest: Digest::of(&manifest_bytes),
-            tag: tag_of(config).parse().map_err(not_tag)?,
-            version: version_tag(&config.version).parse().map_err(not_tag)?,
+            tag: tag_in(&repository, &tag_of(config))?,
+            version: tag_in(&repository, &version_tag(&config.version))?,
+            repository,
             manifest,
             manifest_bytes,
         })

@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Arc, Mutex};
 
 use mesh_engine::{Address, Endpoint, Engine, Error, FoundBy, Silence};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -42,27 +43,44 @@ async fn an_engine_that_hangs() {
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
 }
 
-/// Answers each request with `answer`.
-fn serve(path: &Path, answer: &'static str) -> tokio::task::JoinHandle<()> {
+/// Answers each request with `answer`, and keeps its first line.
+fn serve(path: &Path, answer: &'static str) -> (tokio::task::JoinHandle<()>, Arc<Mutex<Vec<String>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&asked);
     let listener = tokio::net::UnixListener::bind(path).unwrap();
-    tokio::spawn(async move {
+    let server = tokio::spawn(async move {
         loop {
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut request = [0; 4096];
-            if stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+            if let Ok(read @ 1..) = stream.read(&mut request).await {
+                let text = String::from_utf8_lossy(&request[..read]);
+                noted.lock().unwrap().push(text.lines().next().unwrap_or_default().to_owned());
                 let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length";
                 let response = format!("{head}: {}\r\n\r\n{answer}", answer.len());
                 stream.write_all(response.as_bytes()).await.unwrap();
             }
         }
-    })
+    });
+    (server, asked)
+}
+
+/// Each answer to that question has an engine start other programs, which takes as long as all else of a short command.
+#[tokio::test]
+async fn connecting_asks_an_engine_for_its_version_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("engine.sock");
+    let (server, asked) = serve(&path, r#"{"ApiVersion":"1.41","MinAPIVersion":"1.12"}"#);
+    Engine::connect(&at(&path)).await.unwrap();
+    server.abort();
+    let asked = asked.lock().unwrap().clone();
+    assert!(matches!(&asked[..], [one] if one.starts_with("GET ") && one.contains("/version")), "{asked:?}");
 }
 
 #[tokio::test]
 async fn an_engine_that_is_too_old() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("old.sock");
-    let server = serve(&path, r#"{"ApiVersion":"1.40"}"#);
+    let (server, _) = serve(&path, r#"{"ApiVersion":"1.40"}"#);
     let error = Engine::connect(&at(&path)).await.unwrap_err();
     assert!(matches!(&error, Error::TooOld { found, .. } if found.to_string() == "1.40"), "{error:?}");
     server.abort();
@@ -72,7 +90,7 @@ async fn an_engine_that_is_too_old() {
 async fn an_engine_that_is_too_new() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new.sock");
-    let server = serve(&path, r#"{"ApiVersion":"1.99","MinAPIVersion":"1.98"}"#);
+    let (server, _) = serve(&path, r#"{"ApiVersion":"1.99","MinAPIVersion":"1.98"}"#);
     let error = Engine::connect(&at(&path)).await.unwrap_err();
     assert!(matches!(&error, Error::TooNew { found, .. } if found.to_string() == "1.98"), "{error:?}");
     assert!(error.remedy().is_some());
@@ -83,7 +101,7 @@ async fn an_engine_that_is_too_new() {
 async fn something_that_is_no_engine() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("other.sock");
-    let server = serve(&path, "hello");
+    let (server, _) = serve(&path, "hello");
     let error = Engine::connect(&at(&path)).await.unwrap_err();
     assert!(matches!(error, Error::Nonsense { .. }), "{error:?}");
     server.abort();

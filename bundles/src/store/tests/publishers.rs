@@ -106,6 +106,26 @@ async fn an_index_that_is_not_right_is_made_right_by_the_next_who_publishes() {
     assert_eq!(place.store.index(&repository, &tag).await.unwrap().unwrap().manifests.len(), 1);
 }
 
+/// Tag and index are put at once: a publisher that was killed then leaves either without the other.
+#[tokio::test]
+async fn a_tag_without_its_index_or_an_index_without_its_tag_is_completed_by_the_next_who_publishes() {
+    let place = place().await;
+    let first = place.publish().await.unwrap();
+    let (system_tag, version_tag) = ("1.0.0_x-linux-amd64", "1.0.0_x");
+    for (lost, done) in
+        [(system_tag, &[Action::PutTag, Action::PutIndex][..]), (version_tag, &[Action::PutIndex])]
+    {
+        place.registry.forget_tag("prog", lost);
+        assert_eq!(place.publish().await.unwrap().done, done, "{lost}");
+        let tagged = place.store.tagged(&place.repository(), &system_tag.parse().unwrap()).await.unwrap();
+        assert_eq!(tagged.as_ref(), Some(&first.manifest));
+        let index = place.store.index(&place.repository(), &version_tag.parse().unwrap()).await.unwrap();
+        let listed: Vec<_> = index.unwrap().manifests.into_iter().map(|child| child.digest).collect();
+        assert_eq!(listed, std::slice::from_ref(&first.manifest));
+        assert_eq!(place.publish().await.unwrap().done, []);
+    }
+}
+
 #[tokio::test]
 async fn a_tag_that_moves_during_the_upload_is_noticed_and_left_where_it_is() {
     let place = place().await;

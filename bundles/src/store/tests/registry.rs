@@ -61,6 +61,12 @@ impl Registry {
         let blobs = self.folder.path().join("storage/docker/registry/v2/blobs/sha256");
         blobs.join(&digest.hex()[..2]).join(digest.hex()).join("data")
     }
+
+    /// Loses a tag, as if it had never been put.
+    pub(crate) fn forget_tag(&self, repository: &str, tag: &str) {
+        let repositories = self.folder.path().join("storage/docker/registry/v2/repositories");
+        std::fs::remove_dir_all(repositories.join(repository).join("_manifests/tags").join(tag)).unwrap();
+    }
 }
 
 impl Drop for Registry {
