@@ -4,7 +4,7 @@
 //! systems. Not here: those bundles and tags.
 //!
 //! A registry has no compare-and-set, so two publishers that each added their own to the index they read could lose one
-//! another's. Here each puts its own tag (`1.0-linux-amd64`), and with it, to save a turn, the index as it will be if
+//! another's. Here each puts its own tag (`1.0-linux-amd64`), and then, to save a turn, the index as it will be if
 //! nobody else publishes; then it derives the index from all such tags, and puts it, until what it would put is what is
 //! there. Whoever puts an index last has looked at the tags after that, and whoever put a tag later than that look has
 //! still to look at the index: so the last one has them all. A publisher that dies in between leaves an index that the
@@ -60,8 +60,8 @@ impl Store {
         (system, own): (System, Descriptor),
     ) -> Result<Option<Index>, StoreError> {
         let tag = tag_in(repository, &version_tag(version))?;
-        let mut tagged = self.tagged_systems(repository, version).await?;
-        let there = self.index(repository, &tag).await?;
+        let (mut tagged, there) =
+            tokio::try_join!(self.tagged_systems(repository, version), self.index(repository, &tag))?;
         let _ = tagged.insert(system, own);
         let index = derive(name, version, tagged.into_values(), there.as_ref());
         Ok(Some(index).filter(|index| there.as_ref() != Some(index)))

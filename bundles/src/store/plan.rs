@@ -36,7 +36,7 @@ pub struct Seen {
 }
 
 /// Something to do, in this order; but the two blobs may go at once, and so may the manifest and the reading back of the
-/// archive that it names, and the tag and the index. No tag comes before all of the others.
+/// archive that it names. No tag comes before all of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Send a blob.

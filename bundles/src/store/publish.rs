@@ -3,8 +3,8 @@
 //! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
 //! its version's index. What was sent is read back and compared by digest: a store that answers `201` has promised,
 //! not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
-//! another is asked and sent at once: the configuration beside the archive, the manifest while the archive is read back,
-//! the index with the tag. The tags, which people see, come when all that they name has been read back.
+//! another is asked and sent at once: the configuration beside the archive, the manifest while the archive is read back.
+//! The tags, which people see, come when all that they name has been read back.
 
 use std::path::Path;
 use std::time::Duration;
@@ -265,8 +265,9 @@ impl Store {
         Ok(())
     }
 
-    /// Moves the tag, if it is where it was when we looked; a long upload lies in between. With it goes the index as it
-    /// will be if nobody else publishes now; that it is so is looked at afterwards.
+    /// Moves the tag, if it is where it was when we looked; a long upload lies in between. Then comes the index as it
+    /// will be if nobody else publishes now; that it is so is looked at afterwards. Not both at once: a registry on plain
+    /// files writes the manifest's links anew when it takes the tag, and does not find it for the index meanwhile.
     async fn put_tags(&self, look: &Look<'_>, seen: &Seen, manifest: &[u8]) -> Result<(), StoreError> {
         let Look { repository, digest, tag, version, config, .. } = look;
         let own = Descriptor::of_bundle(manifest, config.system);
@@ -281,14 +282,11 @@ impl Store {
         if found != seen.tag {
             return Err(look.moved(seen.tag.as_ref(), found.as_ref()));
         }
-        let (tag, version) = (tag.to_string(), version.to_string());
-        let putting_index = async {
-            match index {
-                Some(index) => self.put(repository, &version, INDEX_TYPE, &index.to_bytes()).await,
-                None => Ok(()),
-            }
-        };
-        tokio::try_join!(self.put(repository, &tag, MANIFEST_TYPE, manifest), putting_index).map(drop)
+        self.put(repository, &tag.to_string(), MANIFEST_TYPE, manifest).await?;
+        match index {
+            Some(index) => self.put(repository, &version.to_string(), INDEX_TYPE, &index.to_bytes()).await,
+            None => Ok(()),
+        }
     }
 
     async fn still_ours(&self, look: &Look<'_>) -> Result<(), StoreError> {

@@ -106,7 +106,23 @@ async fn an_index_that_is_not_right_is_made_right_by_the_next_who_publishes() {
     assert_eq!(place.store.index(&repository, &tag).await.unwrap().unwrap().manifests.len(), 1);
 }
 
-/// Tag and index are put at once: a publisher that was killed then leaves either without the other.
+/// What one publisher does at once does not get in its own way: a registry on plain files does not find what it writes
+/// anew, and a pause before another try is longer than all that publishing a small bundle takes.
+#[tokio::test]
+async fn who_publishes_alone_never_has_to_try_again() {
+    let registry = Registry::start();
+    let address = StoreAddress::parse(&registry.address.to_string(), PlainHttp::LoopbackOnly).unwrap();
+    let store = Store::new(address, &Options { pauses: Vec::new(), ..quick() }).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..20 {
+        let archive = folder.path().join(round.to_string());
+        let packed = packed(a_bundle("prog", &format!("{round}.0")), &archive);
+        let published = publish_one(&store, &archive, &packed).await;
+        assert!(!published.unwrap_or_else(|error| panic!("{round}: {error}")).done.is_empty());
+    }
+}
+
+/// Between the two a publisher can be killed, and either can be lost.
 #[tokio::test]
 async fn a_tag_without_its_index_or_an_index_without_its_tag_is_completed_by_the_next_who_publishes() {
     let place = place().await;
