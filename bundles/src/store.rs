@@ -8,6 +8,7 @@ mod address;
 mod auth;
 mod challenge;
 mod client;
+mod comparing;
 mod credentials;
 mod digesting;
 mod download;

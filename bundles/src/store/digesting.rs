@@ -38,14 +38,19 @@ impl Digesting {
     /// Of all that was put.
     pub(super) async fn finish(self) -> Digest {
         drop(self.portions);
-        match self.digest.await {
-            Ok(digest) => digest,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => std::panic::resume_unwind(panic),
-                // It never began, for the runtime ends, and with it whoever waits here.
-                Err(_) => std::future::pending().await,
-            },
-        }
+        finished(self.digest).await
+    }
+}
+
+/// What a thread has found out; a panic in it is one here.
+pub(super) async fn finished<T>(thread: JoinHandle<T>) -> T {
+    match thread.await {
+        Ok(found) => found,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // It never began, for the runtime ends, and with it whoever waits here.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 

@@ -15,20 +15,29 @@ use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 
 use super::address::Repository;
 use super::client::{Store, number, protocol, refused, same};
+use super::comparing::Comparing;
 use super::digesting::Digesting;
 use super::error::{StoreError, Trouble};
-use crate::Progress;
 use crate::files::{Beside, check_room, folder_of};
+use crate::{Progress, SILENT};
 
 /// How often a store may give parts that do not go with what came before.
 const MAX_RESTARTS: usize = 2;
+
+/// What is found out of what comes.
+enum Check {
+    /// Its digest.
+    Digest(Digesting),
+    /// Where it differs from a file.
+    Same(Comparing),
+}
 
 /// Where bytes go, and what is known of them.
 struct Target<'a> {
     what: String,
     path: &'a Path,
     file: Option<tokio::fs::File>,
-    digesting: Digesting,
+    check: Check,
     have: u64,
     total: Option<u64>,
     /// Tells whether a further part is of the same content.
@@ -74,6 +83,26 @@ impl Store {
     ) -> Result<u64, StoreError> {
         let target = Target::new(repository, digest, Path::new(""), limit, progress);
         self.transfer(repository, digest, target).await
+    }
+
+    /// Reads a bundle in the store to its end, beside the file of this size that it was sent from: what comes back has the
+    /// digest of the file, which whoever sent it knows.
+    ///
+    /// # Errors
+    /// When it is not there, is not what the file is, or the store or the disk fails.
+    pub(super) async fn read_back(
+        &self,
+        repository: &Repository,
+        digest: &Digest,
+        (file, size): (&Path, u64),
+    ) -> Result<(), StoreError> {
+        let mut target = Target::new(repository, digest, file, size, SILENT);
+        let what = target.what.clone();
+        target.check = Check::Same(Comparing::with(file)?);
+        match self.transfer(repository, digest, target).await? {
+            found if found == size => Ok(()),
+            found => Err(StoreError::WrongSize { what, expected: size, found }),
+        }
     }
 
     /// Brings the whole, and returns its length.
@@ -195,7 +224,7 @@ impl<'a> Target<'a> {
             what: format!("bundle {repository}@{digest}"),
             path,
             file: None,
-            digesting: Digesting::begin(),
+            check: Check::Digest(Digesting::begin()),
             have: 0,
             total: None,
             etag: None,
@@ -207,8 +236,11 @@ impl<'a> Target<'a> {
     async fn put(&mut self, bytes: Bytes) -> Result<(), StoreError> {
         let length = bytes.len() as u64;
         self.within_limit(self.have + length)?;
-        // A portion shares its memory with whoever hashes it.
-        self.digesting.put(bytes.clone()).await;
+        match &mut self.check {
+            // A portion shares its memory with whoever hashes it.
+            Check::Digest(digesting) => digesting.put(bytes.clone()).await,
+            Check::Same(comparing) => comparing.put(&bytes)?,
+        }
         if let Some(file) = &mut self.file {
             file.write_all(&bytes)
                 .await
@@ -243,7 +275,10 @@ impl<'a> Target<'a> {
             file.set_len(0).await.map_err(failed)?;
             file.rewind().await.map_err(failed)?;
         }
-        self.digesting = Digesting::begin();
+        match &mut self.check {
+            Check::Digest(digesting) => *digesting = Digesting::begin(),
+            Check::Same(comparing) => comparing.start_over()?,
+        }
         (self.have, self.total, self.etag) = (0, None, None);
         Ok(())
     }
@@ -254,7 +289,11 @@ impl<'a> Target<'a> {
             let failed = |source| StoreError::File { path: self.path.to_path_buf(), source };
             file.flush().await.map_err(failed)?;
         }
-        same(self.what, expected, self.digesting.finish().await).map(|()| self.have)
+        match self.check {
+            Check::Digest(digesting) => same(self.what, expected, digesting.finish().await)?,
+            Check::Same(comparing) => comparing.finish(self.what)?,
+        }
+        Ok(self.have)
     }
 }
 

@@ -72,6 +72,16 @@ pub enum StoreError {
         /// How long it is.
         found: u64,
     },
+    /// What is there is not what was sent there.
+    #[error("{what} is corrupted in the store: byte {at} is another than in {path}, which was sent", path = .path.display())]
+    Differs {
+        /// What.
+        what: String,
+        /// The file that it was sent from.
+        path: PathBuf,
+        /// Which byte, counted from 0.
+        at: u64,
+    },
     /// What is there is larger than it may be.
     #[error("{what} is too large: expected at most {limit} bytes")]
     TooLarge {
@@ -145,6 +155,16 @@ pub enum StoreError {
         /// How long it is.
         found: u64,
     },
+    /// The file to send is as long as it should be, and another.
+    #[error("{path} has the digest {found}: expected {expected}", path = .path.display())]
+    FileDiffers {
+        /// Which.
+        path: PathBuf,
+        /// What it should be.
+        expected: Digest,
+        /// What it is.
+        found: Digest,
+    },
 }
 
 /// What an error means for whoever wants something of a store.
@@ -169,7 +189,7 @@ impl StoreError {
         match self {
             Self::Unreachable { .. } | Self::Silent { .. } | Self::Busy { .. } => Trouble::Surroundings,
             Self::NotFound { .. } => Trouble::Missing,
-            Self::Corrupted { .. } | Self::WrongSize { .. } => Trouble::Corrupted,
+            Self::Corrupted { .. } | Self::WrongSize { .. } | Self::Differs { .. } => Trouble::Corrupted,
             Self::File { .. } => Trouble::Disk,
             Self::Certificates { .. }
             | Self::Client(_)
@@ -180,7 +200,8 @@ impl StoreError {
             | Self::TagMoved { .. }
             | Self::Protocol { .. }
             | Self::NotBundle { .. }
-            | Self::FileChanged { .. } => Trouble::Refused,
+            | Self::FileChanged { .. }
+            | Self::FileDiffers { .. } => Trouble::Refused,
         }
     }
 }

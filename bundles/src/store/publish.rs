@@ -6,21 +6,26 @@
 //! another is asked and sent at once: the configuration beside the archive, the manifest while the archive is read back.
 //! The tags, which people see, come when all that they name has been read back.
 
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
 use mesh_protocol::id::Digest;
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
+use tokio::sync::Notify;
 
 use super::address::{Reference, Repository, Tag, Wanted};
 use super::client::{Store, refused};
+use super::digesting::finished;
 use super::error::{StoreError, Trouble};
 use super::index::tag_in;
 use super::plan::{Action, Part, Presence, Seen, decide};
-use super::upload::{Blob, Content};
+use super::upload::{Blob, Content, PORTION};
 use crate::Progress;
 use crate::config::Config;
+use crate::files::Hashing;
 use crate::manifest::{Descriptor, INDEX_TYPE, MANIFEST_TYPE, Manifest, tag_of, version_tag};
 
 /// Does once more what can be done twice, while the store is not well. (A function that takes such work is not
@@ -116,7 +121,7 @@ impl Store {
         let has_to = |action| actions.contains(&action);
 
         self.put_blobs(&look, archive, &actions, progress).await?;
-        self.put_manifest(&look, manifest_bytes, &actions).await?;
+        self.put_manifest(&look, (archive, manifest_bytes), &actions).await?;
         if has_to(Action::PutTag) {
             patiently!(self, self.put_tags(&look, &seen, manifest_bytes));
         }
@@ -205,8 +210,8 @@ impl Store {
         Ok(seen)
     }
 
-    /// The blobs, as far as they are missing, at once: all but one of the requests are small, and the time that a small one
-    /// takes is the store's, which syncs what it is given. What fails ends what is done beside it.
+    /// The blobs, as far as they are missing: the configuration while the archive goes over, for the time that a small
+    /// request takes is the store's, which syncs what it is given. What fails ends what is done beside it.
     async fn put_blobs(
         &self,
         look: &Look<'_>,
@@ -216,15 +221,20 @@ impl Store {
     ) -> Result<(), StoreError> {
         let [send_archive, send_config] =
             [Part::Archive, Part::Config].map(|part| actions.contains(&Action::Send(part)));
+        let stages = Stages::default();
         let sending_archive = async {
-            if send_archive {
-                let Descriptor { digest, size, .. } = &look.manifest.layers[0];
-                let blob = Blob { content: Content::File(archive), digest, size: *size };
-                self.upload(look.repository, &blob, progress).await?;
-            }
-            Ok::<_, StoreError>(())
+            if send_archive { self.send_archive(look, archive, (&stages, progress)).await } else { Ok(()) }
         };
-        let sending_config = async { if send_config { self.send_config(look).await } else { Ok(()) } };
+        let sending_config = async {
+            if !send_config {
+                return Ok(());
+            }
+            if send_archive {
+                // It has all that time; the archive's session would wait for it.
+                stages.begun.notified().await;
+            }
+            self.send_config(look).await
+        };
         tokio::try_join!(sending_archive, sending_config).map(drop)
     }
 
@@ -234,14 +244,14 @@ impl Store {
     async fn put_manifest(
         &self,
         look: &Look<'_>,
-        manifest: &[u8],
+        (archive, manifest): (&Path, &[u8]),
         actions: &[Action],
     ) -> Result<(), StoreError> {
         let repository = look.repository;
         let reading_back = async {
             if actions.contains(&Action::Send(Part::Archive)) {
                 let Descriptor { digest, size, .. } = &look.manifest.layers[0];
-                patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
+                patiently!(self, self.read_back(repository, digest, (archive, *size)));
             }
             Ok::<_, StoreError>(())
         };
@@ -253,6 +263,43 @@ impl Store {
             Ok(())
         };
         tokio::try_join!(reading_back, putting).map(drop)
+    }
+
+    /// Sends the archive; and finds out whether the file is what it should be, for what comes back is compared with it:
+    /// when all of it is sent, while the store brings it to its disk.
+    async fn send_archive(
+        &self,
+        look: &Look<'_>,
+        archive: &Path,
+        (stages, progress): (&Stages, Progress<'_>),
+    ) -> Result<(), StoreError> {
+        let Descriptor { digest, size, .. } = &look.manifest.layers[0];
+        let blob = Blob { content: Content::File(archive), digest, size: *size };
+        let told = |done, total| {
+            stages.at(done, *size);
+            progress(done, total);
+        };
+        let mut checking = std::pin::pin!(async {
+            stages.sent.notified().await;
+            is_file(archive, digest).await
+        });
+        let mut sending = std::pin::pin!(self.upload(look.repository, &blob, &told));
+        tokio::select! {
+            // cancel safe: both are pinned outside, and whichever is not ended here is waited for.
+            checked = &mut checking => {
+                checked?;
+                sending.await
+            }
+            // cancel safe: as above.
+            sent = &mut sending => {
+                // A store is right to refuse what has another digest.
+                if matches!(sent, Ok(()) | Err(StoreError::Refused { .. })) {
+                    stages.sent.notify_one();
+                    checking.await?;
+                }
+                sent
+            }
+        }
     }
 
     /// Sends the configuration, and reads it back.
@@ -349,6 +396,40 @@ impl Look<'_> {
         let tag = format!("{}:{}", self.repository, self.tag);
         StoreError::TagMoved { tag, expected: shown(expected), found: shown(found) }
     }
+}
+
+/// How far the sending of an archive has come.
+#[derive(Default)]
+struct Stages {
+    /// It goes over.
+    begun: Notify,
+    /// There is nothing more to send of it.
+    sent: Notify,
+}
+
+impl Stages {
+    fn at(&self, done: u64, of: u64) {
+        self.begun.notify_one();
+        if done == of {
+            self.sent.notify_one();
+        }
+    }
+}
+
+/// Has a file this digest?
+async fn is_file(path: &Path, expected: &Digest) -> Result<(), StoreError> {
+    let file = path.to_path_buf();
+    let hashing = tokio::task::spawn_blocking(move || {
+        let mut hashing = Hashing::new(File::open(file)?);
+        io::copy(&mut BufReader::with_capacity(PORTION, &mut hashing), &mut io::sink())?;
+        Ok(hashing.finish().0)
+    });
+    let failed = |source| StoreError::File { path: path.to_path_buf(), source };
+    let found = finished(hashing).await.map_err(failed)?;
+    if found == *expected {
+        return Ok(());
+    }
+    Err(StoreError::FileDiffers { path: path.to_path_buf(), expected: expected.clone(), found })
 }
 
 /// Content of another length has another digest: it is damaged, and sending it again would not mend it.

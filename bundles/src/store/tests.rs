@@ -232,7 +232,7 @@ async fn a_file_that_is_another_by_now_is_refused() {
     std::fs::write(place.at("b"), &other).unwrap();
     let error = place.publish().await.unwrap_err();
     assert!(
-        matches!(&error, StoreError::Refused { status: 400, answer, .. } if answer.contains("DIGEST_INVALID")),
+        matches!(&error, StoreError::FileDiffers { found, .. } if *found == Digest::of(&other)),
         "{error}"
     );
 }

@@ -28,7 +28,7 @@ use crate::Progress;
 /// What every registry takes: the largest chunk of the strictest (and the smallest of those that have a least one).
 const CHUNK: u64 = 4 << 20;
 /// What is read of a file at once: each reading is handed to another thread and back.
-const PORTION: usize = 256 << 10;
+pub(super) const PORTION: usize = 256 << 10;
 const OCTETS: &str = "application/octet-stream";
 
 /// A blob to send.
@@ -234,10 +234,11 @@ impl Store {
         };
         *request.body_mut() = Some(body);
         let mut answer = std::pin::pin!(self.http.execute(request));
+        progress(part.start, Some(blob.size));
         let mut before = 0;
         let mut still = tokio::time::Instant::now();
-        // Often enough for a progress bar, and seldom enough to cost nothing.
-        let mut tick = tokio::time::interval(std::time::Duration::from_millis(50));
+        // Seldom enough to cost nothing, and often enough for who waits for the end of it.
+        let mut tick = tokio::time::interval(std::time::Duration::from_millis(10));
         loop {
             tokio::select! {
                 // cancel safe: the request is pinned outside, and goes on with the next turn.

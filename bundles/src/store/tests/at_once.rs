@@ -28,6 +28,8 @@ enum Fault {
     RefusesConfig,
     /// The archive is given back with another byte.
     DamagesArchive,
+    /// The archive is given back without its last bytes.
+    ShortensArchive,
 }
 
 struct Small {
@@ -98,6 +100,9 @@ impl Small {
             return (length, bytes).into_response();
         };
         let what = self.called(digest);
+        let is_short = self.fault == Fault::ShortensArchive && what == "archive";
+        let bytes = if is_short { bytes.slice(..bytes.len() - 10) } else { bytes };
+        let length = [(header::CONTENT_LENGTH, bytes.len())];
         let (first, last) = (bytes.slice(1..), bytes[0]);
         let damaged = self.fault == Fault::DamagesArchive && what == "archive";
         let mut whole = [&[if damaged { !last } else { last }][..], &first].concat();
@@ -158,8 +163,17 @@ async fn what_is_refused_ends_what_is_done_beside_it() {
 
 #[tokio::test]
 async fn an_archive_that_comes_back_as_another_gets_no_tag_and_no_index() {
-    let (published, noted) = published(Fault::DamagesArchive).await;
-    let error = published.unwrap_err();
-    assert_eq!(error.trouble(), Trouble::Corrupted, "{error}");
-    assert_eq!(noted, UNTIL_READ_BACK);
+    for fault in [Fault::DamagesArchive, Fault::ShortensArchive] {
+        let (published, noted) = published(fault).await;
+        let error = published.unwrap_err();
+        assert_eq!(error.trouble(), Trouble::Corrupted, "{error}");
+        assert_eq!(noted, UNTIL_READ_BACK);
+        match error {
+            StoreError::Differs { at: 0, path, .. } if fault == Fault::DamagesArchive => {
+                assert!(path.ends_with("b"));
+            }
+            StoreError::WrongSize { expected, found, .. } => assert_eq!(found, expected - 10),
+            other => panic!("{other}"),
+        }
+    }
 }
