@@ -89,7 +89,7 @@ fn child(operation: &str, rest: &[&str]) {
                 let (packed, engine) = tokio::join!(packing, connecting);
                 let (packed, engine) = (packed.unwrap(), engine.unwrap());
                 let image = worn(packed.at(layer), System::of_this_program(), reference).unwrap();
-                let open = || async { Ok(image.stream().await.unwrap()) };
+                let open = || async { Ok(image.stream().unwrap()) };
                 engine.load_image(open).await.unwrap();
             });
         }

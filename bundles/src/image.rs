@@ -11,14 +11,14 @@ pub mod export;
 pub mod program;
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use mesh_protocol::id::{Digest, System};
 use serde::Serialize;
 use tokio::io::AsyncRead;
 
-use self::export::Export;
+use self::export::{Export, Form};
 use crate::manifest::canonical;
 use crate::path::PathFault;
 
@@ -42,6 +42,8 @@ pub struct LayerFile<'a> {
     pub size: u64,
     /// The digest of the tar in it.
     pub diff_id: &'a Digest,
+    /// The length of the tar.
+    pub unpacked_size: u64,
 }
 
 /// An image that can be loaded.
@@ -55,11 +57,10 @@ pub struct ImageArchive {
     pub layer: Digest,
     /// The digest of the tar in it.
     pub diff_id: Digest,
-    /// The length of what [`Self::reader`] reads.
-    pub size: u64,
     config: Vec<u8>,
     layer_path: PathBuf,
     layer_size: u64,
+    unpacked_size: u64,
 }
 
 /// Why there is no image.
@@ -152,18 +153,16 @@ fn assemble(
         os: system.os(),
         rootfs: RootFs { diff_ids: [layer.diff_id], r#type: "layers" },
     });
-    let mut image = ImageArchive {
+    Ok(ImageArchive {
         id: Digest::of(&config),
         reference: reference.to_owned(),
         layer: layer.digest.clone(),
         diff_id: layer.diff_id.clone(),
-        size: 0,
         config,
         layer_path: layer.path.to_path_buf(),
         layer_size: layer.size,
-    };
-    image.size = Export::new([&image])?.size();
-    Ok(image)
+        unpacked_size: layer.unpacked_size,
+    })
 }
 
 fn check_reference(reference: &str) -> Result<(), ImageError> {
@@ -184,20 +183,13 @@ impl ImageArchive {
         &self.config
     }
 
-    /// The docker-archive, as a stream.
-    ///
-    /// # Errors
-    /// When the layer's file cannot be opened.
-    pub fn reader(&self) -> io::Result<impl Read + Send + use<>> {
-        Export::new([self]).map_err(io::Error::other)?.reader()
-    }
-
-    /// The docker-archive, as a stream that nobody waits in: see [`Export::stream`].
+    /// The docker-archive for an engine on this machine, as a stream that nobody waits in; its layer is the tar that is in
+    /// the layer's file. An engine makes the same image of either. To be called within a tokio runtime.
     ///
     /// # Errors
     /// When the layer's file cannot be opened, or has another length.
-    pub async fn stream(&self) -> Result<impl AsyncRead + Send + use<>, ImageError> {
-        Export::new([self])?.stream().await
+    pub fn stream(&self) -> Result<impl AsyncRead + Send + use<>, ImageError> {
+        Export::with([self], Form::Plain)?.stream()
     }
 
     /// The docker-archive, as a file: whole, or not there.

@@ -243,7 +243,13 @@ impl Packed {
     /// As the layer of an image, if it lies at `path`.
     #[must_use]
     pub fn at<'a>(&'a self, path: &'a Path) -> LayerFile<'a> {
-        LayerFile { path, digest: &self.digest, size: self.size, diff_id: &self.diff_id }
+        LayerFile {
+            path,
+            digest: &self.digest,
+            size: self.size,
+            diff_id: &self.diff_id,
+            unpacked_size: self.unpacked_size,
+        }
     }
 }
 
@@ -251,7 +257,13 @@ impl Layer {
     /// As the layer of an image, if it lies at `path`.
     #[must_use]
     pub fn at<'a>(&'a self, path: &'a Path) -> LayerFile<'a> {
-        LayerFile { path, digest: &self.digest, size: self.size, diff_id: &self.diff_id }
+        LayerFile {
+            path,
+            digest: &self.digest,
+            size: self.size,
+            diff_id: &self.diff_id,
+            unpacked_size: self.unpacked_size,
+        }
     }
 }
 

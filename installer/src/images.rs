@@ -110,7 +110,7 @@ pub async fn has_layer(engine: &Engine, reference: &str, layer: &Digest) -> Resu
     Ok(found.and_then(|image| layer_of(&image.labels)).as_ref() == Some(layer))
 }
 
-/// Puts an image into the engine, as a stream of what its layer's file has.
+/// Puts an image into the engine, as a stream of what is in its layer's file.
 ///
 /// # Errors
 /// When the layer cannot be read, or the engine does not take it.
@@ -119,7 +119,7 @@ pub async fn load(engine: &Engine, archive: &ImageArchive) -> Result<Image> {
     let failed = |error: &(dyn std::error::Error + 'static)| {
         Failure::because(Code::ImageMissing, &format!("image {reference} cannot be loaded"), error)
     };
-    let open = || async { archive.stream().await.map_err(std::io::Error::other) };
+    let open = || async { archive.stream().map_err(std::io::Error::other) };
     let images = engine.load_image(open).await.map_err(|error| failed(&error))?;
     images.into_iter().next().ok_or_else(|| {
         Failure::new(Code::ImageMissing, format!("image {reference} was loaded and is not there"))

@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 
 use mesh_protocol::id::System;
 
-use super::{ImageArchive, ImageError, LAYER_LABEL, LayerFile, PROGRAM_LABEL, assemble};
+use super::{ImageArchive, ImageError, LAYER_LABEL, PROGRAM_LABEL, assemble};
 use crate::archive::FileMode;
 use crate::elf::{Elf, ElfError, Form};
 use crate::entries::{Entry, Source};
@@ -102,13 +102,11 @@ pub fn program(program: &Program<'_>, layer: &Path, workers: usize) -> Result<Im
     let entries =
         program.folders.iter().map(folder).chain([own]).chain(files.into_iter().map(file)).collect();
     let packed = pack::pack_entries(entries, layer, workers, crate::SILENT).map_err(ProgramError::Pack)?;
-    let layer =
-        LayerFile { path: layer, digest: &packed.digest, size: packed.size, diff_id: &packed.diff_id };
     let own = format!("/usr/bin/{}", program.name);
     let entry_point: Vec<&str> =
         [own.as_str()].into_iter().chain(program.arguments.iter().copied()).collect();
     let labels = BTreeMap::from([(PROGRAM_LABEL, program.name), (LAYER_LABEL, packed.digest.as_str())]);
-    Ok(assemble(layer, system, program.reference, (&entry_point, labels))?)
+    Ok(assemble(packed.at(layer), system, program.reference, (&entry_point, labels))?)
 }
 
 /// The loader and every library that a program needs: where each goes, and where it comes from.

@@ -9,6 +9,7 @@ use bollard::query_parameters::{
     RemoveImageOptionsBuilder, StartContainerOptions, WaitContainerOptions,
 };
 use futures_util::{StreamExt, TryStreamExt};
+use tokio::io::AsyncReadExt as _;
 
 use super::program::{Program, program};
 use super::*;
@@ -38,8 +39,7 @@ impl Loaded {
     async fn load(image: &ImageArchive) -> Self {
         let docker = Docker::connect_with_defaults().unwrap().negotiate_version().await.unwrap();
         let mut archive = Vec::new();
-        image.reader().unwrap().read_to_end(&mut archive).unwrap();
-        assert_eq!(archive.len() as u64, image.size);
+        image.stream().unwrap().read_to_end(&mut archive).await.unwrap();
         let body = bollard::body_full(archive.into());
         docker.import_image(ImportImageOptions::default(), body, None).try_collect::<Vec<_>>().await.unwrap();
         Self { docker, reference: image.reference.clone() }
@@ -127,12 +127,15 @@ fn docker_load_takes_the_archive_and_docker_run_runs_it() {
     let (archive, file) = (folder.path().join("b"), folder.path().join("image.tar"));
     let packed = packed(a_bundle("prog", "1"), &archive);
     let reference = unique("cli");
-    worn(packed.at(&archive), packed.config.system, &reference).unwrap().write_to(&file).unwrap();
+    let image = worn(packed.at(&archive), packed.config.system, &reference).unwrap();
+    image.write_to(&file).unwrap();
     let docker = |arguments: &[&str]| std::process::Command::new("docker").args(arguments).output().unwrap();
     let loaded = docker(&["load", "--quiet", "--input", file.to_str().unwrap()]);
     let user = ["run", "--rm", "--network", "none", "--user", "65534", "--read-only", "--cap-drop", "ALL"];
     let ran = docker(&[&user[..], &[&reference, "/prog"]].concat());
+    let id = docker(&["image", "inspect", "--format", "{{.Id}}", &reference]);
     docker(&["image", "rm", "--force", &reference]);
+    assert_eq!(String::from_utf8_lossy(&id.stdout).trim(), image.id.as_str());
     assert!(loaded.status.success(), "{}", String::from_utf8_lossy(&loaded.stderr));
     assert!(String::from_utf8_lossy(&loaded.stdout).contains(&reference));
     if System::of_this_program() == packed.config.system {
