@@ -146,7 +146,7 @@ async fn publish_where_it_lacks(
     if let Some(packed) = packed {
         let lacks = store.lacks(&publication(packed)).await.map_err(|error| registry::failure(&error))?;
         if lacks.is_empty() {
-            let text = format!("{} is in the store already", packed.packed.digest);
+            let text = is_there(packed);
             deeds.printer.event(&Event::Note { step: bundle.name.to_string(), text });
             return Ok(());
         }
@@ -348,7 +348,7 @@ pub async fn publish(store: &Store, bundle: &PackedBundle, printer: &Printer) ->
     let published = store.publish(&publication, &told).await.map_err(|error| registry::failure(&error))?;
     let now = if published.done.is_empty() { PublishedNow::WasThere } else { PublishedNow::Sent };
     let text = match now {
-        PublishedNow::WasThere => format!("{} is in the store already", bundle.packed.digest),
+        PublishedNow::WasThere => is_there(bundle),
         PublishedNow::Sent => {
             format!(
                 "published {} ({} bytes) as {}",
@@ -358,6 +358,10 @@ pub async fn publish(store: &Store, bundle: &PackedBundle, printer: &Printer) ->
     };
     printer.event(&Event::Note { step, text });
     Ok(now)
+}
+
+fn is_there(bundle: &PackedBundle) -> String {
+    format!("{} is in the store already", bundle.packed.digest)
 }
 
 /// Whether a bundle had to be sent.
