@@ -1,8 +1,8 @@
 //! Publishing a bundle: look, send what is missing, and look again.
 //!
 //! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
-//! its version's index. What was sent is read back and compared by digest: a store that answers `201` has promised,
-//! not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
+//! its version's index. What was sent is read back and compared, with a file that has the right digest or by it: a store
+//! that answers `201` has promised, not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
 //! another is asked and sent at once: the configuration beside the archive, the manifest while the archive is read back.
 //! The tags, which people see, come when all that they name has been read back.
 
