@@ -7,9 +7,9 @@ use std::io::{BufRead, BufReader, Read};
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 use mesh_protocol::id::Digest;
-use sha2::{Digest as _, Sha256};
 
 use crate::archive::ArchiveError;
+use crate::sha256::Hasher;
 
 /// How many decompressed bytes one compressed byte may stand for once `RATIO_FREE` bytes have come out. Deflate
 /// itself ends at 1032; programs with large empty tables reach 100.
@@ -25,7 +25,7 @@ pub(crate) struct Gunzip<R> {
     source: BufReader<R>,
     inflate: Decompress,
     crc: Crc,
-    sha256: Sha256,
+    sha256: Hasher,
     produced: u64,
     limit: u64,
     state: State,
@@ -48,7 +48,7 @@ impl<R: Read> Gunzip<R> {
             source: BufReader::with_capacity(128 << 10, source),
             inflate: Decompress::new(false),
             crc: Crc::new(),
-            sha256: Sha256::new(),
+            sha256: Hasher::new(),
             produced: 0,
             limit,
             state: State::Begin,
@@ -62,7 +62,7 @@ impl<R: Read> Gunzip<R> {
 
     /// What was read from, and the digest of what came out: of all of it, once it has been read to its end.
     pub(crate) fn into_parts(self) -> (R, Digest) {
-        (self.source.into_inner(), Digest::from_sha256(self.sha256.finalize().into()))
+        (self.source.into_inner(), self.sha256.finish())
     }
 
     /// Some more bytes; 0 only at the end, when all was found right.

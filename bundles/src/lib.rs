@@ -23,6 +23,7 @@ pub mod manifest;
 pub mod pace;
 pub mod pack;
 pub mod path;
+mod sha256;
 pub mod store;
 #[cfg(test)]
 mod testing;

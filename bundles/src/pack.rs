@@ -22,6 +22,7 @@ use crate::gunzip;
 use crate::image::LayerFile;
 use crate::inputs::BuildInputs;
 use crate::path::BundlePath;
+use crate::sha256::Hasher;
 use crate::ustar::{self, Type};
 
 /// An archive that was packed, or read.
@@ -216,11 +217,11 @@ pub fn inspect(archive: &Path, limits: Limits) -> Result<Layer, ArchiveError> {
             What::Folder => {}
             What::Link { target } => links.push(LinkFact { path: member.path, target }),
             What::File { size, mode } => {
-                let mut sha256 = Sha256::new();
+                let mut sha256 = Hasher::new();
                 while let Some(bytes) = archive.content(&mut buffer)? {
                     sha256.update(bytes);
                 }
-                files.push(FileFact::new(member.path, mode, size, sha256));
+                files.push(FileFact::new(member.path, mode, size, sha256.finish()));
             }
         }
     }
@@ -268,9 +269,9 @@ impl Layer {
 }
 
 impl FileFact {
-    fn new(path: BundlePath, mode: FileMode, size: u64, sha256: Sha256) -> Self {
+    pub(crate) fn new(path: BundlePath, mode: FileMode, size: u64, sha256: Digest) -> Self {
         let mode = format!("{:04o}", mode.bits());
-        Self { path, mode, size, sha256: Digest::from_sha256(sha256.finalize().into()) }
+        Self { path, mode, size, sha256 }
     }
 }
 
@@ -310,6 +311,7 @@ fn pack_arranged(
                             progress(done, Some(total));
                         };
                         let sha256 = put_file(plain, path, mode, content, size, &mut told)?;
+                        let sha256 = Digest::from_sha256(sha256.finalize().into());
                         files.push(FileFact::new(path.clone(), mode, size, sha256));
                     }
                 }

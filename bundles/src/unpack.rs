@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 use mesh_protocol::id::Digest;
 use rustix::fs::{FallocateFlags, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
-use sha2::{Digest as _, Sha256};
 
 use crate::archive::{Archive, ArchiveError, FileMode, Limits, What};
 use crate::entries::STAY_INSIDE;
 use crate::files::{Hashing, check_room, claimed_size, folder_of, partial_name};
 use crate::pack::{FileFact, Layer, LinkFact};
 use crate::path::BundlePath;
+use crate::sha256::Hasher;
 
 /// Why nothing was unpacked.
 #[derive(Debug, thiserror::Error)]
@@ -178,19 +178,13 @@ pub(crate) fn fill(
             What::Link { target } => links.push(LinkFact { path, target }),
             What::File { size, mode } => {
                 let mut file = root.make_file(&path, size)?;
-                let mut sha256 = Sha256::new();
+                let mut sha256 = Hasher::new();
                 while let Some(bytes) = archive.content(&mut buffer).map_err(refused)? {
                     sha256.update(bytes);
                     file.write_all(bytes).map_err(|source| root.failed(&path, source))?;
                 }
                 root.settle(&path, &file, mode.bits())?;
-                let mode = format!("{:04o}", mode.bits());
-                files.push(FileFact {
-                    path,
-                    mode,
-                    size,
-                    sha256: Digest::from_sha256(sha256.finalize().into()),
-                });
+                files.push(FileFact::new(path, mode, size, sha256.finish()));
             }
         }
     }
