@@ -237,8 +237,9 @@ impl Compared {
 
     fn row(self, what: &str, against: &str, aim: &str, more: &str) {
         // Ratios only: seconds are a machine's, and of a moment.
-        let ratios = self.theirs.iter().zip(&self.ours).map(|(theirs, ours)| theirs / ours).collect();
-        println!("| {what} | {against} | {aim} | **{:.1} x** | {more} |", median(ratios));
+        let ratio = median(self.theirs.iter().zip(&self.ours).map(|(theirs, ours)| theirs / ours).collect());
+        let decimals = if ratio < 2.0 { 2 } else { 1 };
+        println!("| {what} | {against} | {aim} | **{ratio:.decimals$} x** | {more} |");
     }
 }
 
