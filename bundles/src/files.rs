@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use mesh_durable::checkpoint;
 use mesh_protocol::id::Digest;
-use sha2::{Digest as _, Sha256};
+
+use crate::sha256::Hasher;
 
 /// Before a thing has its name, it has one like this.
 const PARTIAL: (&str, &str) = (".mesh-", ".partial");
@@ -113,17 +114,17 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 /// A reader that knows the digest of what went through it.
 pub(crate) struct Hashing<R> {
     source: R,
-    sha256: Sha256,
+    sha256: Hasher,
     count: u64,
 }
 
 impl<R> Hashing<R> {
     pub(crate) fn new(source: R) -> Self {
-        Self { source, sha256: Sha256::new(), count: 0 }
+        Self { source, sha256: Hasher::new(), count: 0 }
     }
 
     pub(crate) fn finish(self) -> (Digest, u64) {
-        (Digest::from_sha256(self.sha256.finalize().into()), self.count)
+        (self.sha256.finish(), self.count)
     }
 }
 
