@@ -18,6 +18,7 @@ mod index;
 mod plan;
 mod publish;
 mod resolve;
+mod sending;
 mod upload;
 
 pub use address::{AddressFault, PlainHttp, Reference, Repository, StoreAddress, Tag, Wanted};

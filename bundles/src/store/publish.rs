@@ -1,31 +1,25 @@
 //! Publishing a bundle: look, send what is missing, and look again.
 //!
 //! In: a packed bundle. Out: its archive, configuration and manifest in the store, under its digest and a tag, and in
-//! its version's index. What was sent is read back and compared, with a file that has the right digest or by it: a store
-//! that answers `201` has promised, not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
+//! its version's index. What a tag is to name is read back and compared, with a file that has the right digest or by it: a
+//! store that answers `201` has promised, not proved. Publishing what is there already takes three requests and sends no byte of it. What does not need one
 //! another is asked and sent at once: the configuration beside the archive, the manifest while the archive is read back.
 //! The tags, which people see, come when all that they name has been read back.
 
-use std::fs::File;
-use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
 use mesh_protocol::id::Digest;
 use reqwest::StatusCode;
 use reqwest::header::CONTENT_TYPE;
-use tokio::sync::Notify;
 
 use super::address::{Reference, Repository, Tag, Wanted};
 use super::client::{Store, refused};
-use super::digesting::finished;
 use super::error::{StoreError, Trouble};
 use super::index::tag_in;
 use super::plan::{Action, Part, Presence, Seen, decide};
-use super::upload::{Blob, Content, PORTION};
 use crate::Progress;
 use crate::config::Config;
-use crate::files::Hashing;
 use crate::manifest::{Descriptor, INDEX_TYPE, MANIFEST_TYPE, Manifest, tag_of, version_tag};
 
 /// Does once more what can be done twice, while the store is not well. (A function that takes such work is not
@@ -42,11 +36,13 @@ macro_rules! patiently {
     }};
 }
 
+pub(super) use patiently;
+
 /// The pauses that are left.
-struct Patience<'a>(std::slice::Iter<'a, Duration>);
+pub(super) struct Patience<'a>(pub(super) std::slice::Iter<'a, Duration>);
 
 impl Patience<'_> {
-    async fn after(&mut self, error: StoreError) -> Result<(), StoreError> {
+    pub(super) async fn after(&mut self, error: StoreError) -> Result<(), StoreError> {
         match self.0.next() {
             Some(pause) if may_pass(&error) => {
                 tokio::time::sleep(*pause).await;
@@ -121,7 +117,7 @@ impl Store {
         let has_to = |action| actions.contains(&action);
 
         self.put_blobs(&look, archive, &actions, progress).await?;
-        self.put_manifest(&look, (archive, manifest_bytes), &actions).await?;
+        Box::pin(self.put_manifest(&look, (archive, manifest_bytes), &actions)).await?;
         if has_to(Action::PutTag) {
             patiently!(self, self.put_tags(&look, &seen, manifest_bytes));
         }
@@ -210,37 +206,9 @@ impl Store {
         Ok(seen)
     }
 
-    /// The blobs, as far as they are missing: the configuration while the archive goes over, for the time that a small
-    /// request takes is the store's, which syncs what it is given. What fails ends what is done beside it.
-    async fn put_blobs(
-        &self,
-        look: &Look<'_>,
-        archive: &Path,
-        actions: &[Action],
-        progress: Progress<'_>,
-    ) -> Result<(), StoreError> {
-        let [send_archive, send_config] =
-            [Part::Archive, Part::Config].map(|part| actions.contains(&Action::Send(part)));
-        let stages = Stages::default();
-        let sending_archive = async {
-            if send_archive { self.send_archive(look, archive, (&stages, progress)).await } else { Ok(()) }
-        };
-        let sending_config = async {
-            if !send_config {
-                return Ok(());
-            }
-            if send_archive {
-                // It has all that time; the archive's session would wait for it.
-                stages.begun.notified().await;
-            }
-            self.send_config(look).await
-        };
-        tokio::try_join!(sending_archive, sending_config).map(drop)
-    }
-
-    /// The archive that was sent is read back; meanwhile the manifest gets there, if it is missing: a store takes it once
-    /// it has what it names, and the time that a small document takes is the store's, which syncs what it is given. Under
-    /// its digest nobody finds it.
+    /// What a tag is to name is read back, also what somebody else has sent: they may have found it damaged, or not have come
+    /// to look. Not an archive that the tag names already, by another manifest: it was read back for that. Meanwhile the manifest gets there, if it is missing: a store takes it once it has what it names, and the
+    /// time that a small document takes is the store's, which syncs what it is given. Under its digest nobody finds it.
     async fn put_manifest(
         &self,
         look: &Look<'_>,
@@ -248,68 +216,38 @@ impl Store {
         actions: &[Action],
     ) -> Result<(), StoreError> {
         let repository = look.repository;
+        let has_to = |action| actions.contains(&action);
         let reading_back = async {
-            if actions.contains(&Action::Send(Part::Archive)) {
-                let Descriptor { digest, size, .. } = &look.manifest.layers[0];
+            let Descriptor { digest, size, .. } = &look.manifest.layers[0];
+            if has_to(Action::Send(Part::Archive)) {
                 patiently!(self, self.read_back(repository, digest, (archive, *size)));
+            } else if has_to(Action::PutTag) && !self.is_tagged(look).await {
+                patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
             }
             Ok::<_, StoreError>(())
         };
+        let reading_config = async {
+            // One that was sent was read back then.
+            if has_to(Action::PutTag) && !has_to(Action::Send(Part::Config)) {
+                let Descriptor { digest, size, .. } = &look.manifest.config;
+                patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
+            }
+            Ok(())
+        };
         let putting = async {
-            if actions.contains(&Action::PutManifest) {
+            if has_to(Action::PutManifest) {
                 let name = look.digest.as_str();
                 patiently!(self, self.put(repository, name, MANIFEST_TYPE, manifest));
             }
             Ok(())
         };
-        tokio::try_join!(reading_back, putting).map(drop)
+        tokio::try_join!(reading_back, reading_config, putting).map(drop)
     }
 
-    /// Sends the archive; and finds out whether the file is what it should be, for what comes back is compared with it:
-    /// when all of it is sent, while the store brings it to its disk.
-    async fn send_archive(
-        &self,
-        look: &Look<'_>,
-        archive: &Path,
-        (stages, progress): (&Stages, Progress<'_>),
-    ) -> Result<(), StoreError> {
-        let Descriptor { digest, size, .. } = &look.manifest.layers[0];
-        let blob = Blob { content: Content::File(archive), digest, size: *size };
-        let told = |done, total| {
-            stages.at(done, *size);
-            progress(done, total);
-        };
-        let mut checking = std::pin::pin!(async {
-            stages.sent.notified().await;
-            is_file(archive, digest).await
-        });
-        let mut sending = std::pin::pin!(self.upload(look.repository, &blob, &told));
-        tokio::select! {
-            // cancel safe: both are pinned outside, and whichever is not ended here is waited for.
-            checked = &mut checking => {
-                checked?;
-                sending.await
-            }
-            // cancel safe: as above.
-            sent = &mut sending => {
-                // A store is right to refuse what has another digest.
-                if matches!(sent, Ok(()) | Err(StoreError::Refused { .. })) {
-                    stages.sent.notify_one();
-                    checking.await?;
-                }
-                sent
-            }
-        }
-    }
-
-    /// Sends the configuration, and reads it back.
-    async fn send_config(&self, look: &Look<'_>) -> Result<(), StoreError> {
-        let Look { repository, manifest, config, .. } = look;
-        let Descriptor { digest, size, .. } = &manifest.config;
-        let blob = Blob { content: Content::Bytes(config.to_bytes().into()), digest, size: *size };
-        self.upload(repository, &blob, crate::SILENT).await?;
-        patiently!(self, self.verify(repository, digest, *size, crate::SILENT));
-        Ok(())
+    /// Whether the tag names this archive.
+    async fn is_tagged(&self, look: &Look<'_>) -> bool {
+        let found = self.resolve(look.repository, &Wanted::Tag(look.tag.clone())).await;
+        found.is_ok_and(|found| found.bundle == look.manifest.layers[0].digest)
     }
 
     /// Moves the tag, if it is where it was when we looked; a long upload lies in between. Then comes the index as it
@@ -381,13 +319,13 @@ impl Described {
 }
 
 /// What to look for.
-struct Look<'a> {
-    repository: &'a Repository,
-    manifest: &'a Manifest,
+pub(super) struct Look<'a> {
+    pub(super) repository: &'a Repository,
+    pub(super) manifest: &'a Manifest,
     digest: &'a Digest,
     tag: &'a Tag,
     version: &'a Tag,
-    config: &'a Config,
+    pub(super) config: &'a Config,
 }
 
 impl Look<'_> {
@@ -396,40 +334,6 @@ impl Look<'_> {
         let tag = format!("{}:{}", self.repository, self.tag);
         StoreError::TagMoved { tag, expected: shown(expected), found: shown(found) }
     }
-}
-
-/// How far the sending of an archive has come.
-#[derive(Default)]
-struct Stages {
-    /// It goes over.
-    begun: Notify,
-    /// There is nothing more to send of it.
-    sent: Notify,
-}
-
-impl Stages {
-    fn at(&self, done: u64, of: u64) {
-        self.begun.notify_one();
-        if done == of {
-            self.sent.notify_one();
-        }
-    }
-}
-
-/// Has a file this digest?
-async fn is_file(path: &Path, expected: &Digest) -> Result<(), StoreError> {
-    let file = path.to_path_buf();
-    let hashing = tokio::task::spawn_blocking(move || {
-        let mut hashing = Hashing::new(File::open(file)?);
-        io::copy(&mut BufReader::with_capacity(PORTION, &mut hashing), &mut io::sink())?;
-        Ok(hashing.finish().0)
-    });
-    let failed = |source| StoreError::File { path: path.to_path_buf(), source };
-    let found = finished(hashing).await.map_err(failed)?;
-    if found == *expected {
-        return Ok(());
-    }
-    Err(StoreError::FileDiffers { path: path.to_path_buf(), expected: expected.clone(), found })
 }
 
 /// Content of another length has another digest: it is damaged, and sending it again would not mend it.

@@ -173,6 +173,48 @@ async fn a_tag_that_moves_during_the_upload_is_noticed_and_left_where_it_is() {
     assert_eq!(tagged, Some(others.into_inner().unwrap().unwrap().manifest));
 }
 
+/// Who was told that it came back damaged, and publishes again, finds it there; and so does who published another version.
+#[tokio::test]
+async fn what_is_there_and_damaged_gets_no_tag_either() {
+    let place = place().await;
+    let first = place.publish().await.unwrap();
+    let (repository, tag) = (place.repository(), "1.0.0_x-linux-amd64");
+    let Packed { digest, config, .. } = &place.packed;
+    for blob in [digest.clone(), Digest::of(&config.to_bytes())] {
+        place.registry.forget_tag("prog", tag);
+        let file = place.registry.blob(&blob);
+        let whole = std::fs::read(&file).unwrap();
+        let mut damaged = whole.clone();
+        damaged[200] ^= 1;
+        std::fs::write(&file, &damaged).unwrap();
+        let error = place.publish().await.unwrap_err();
+        assert_eq!(error.trouble(), Trouble::Corrupted, "{error}");
+        assert_eq!(place.store.tagged(&repository, &tag.parse().unwrap()).await.unwrap(), None);
+        std::fs::write(&file, &whole).unwrap();
+        place.publish().await.unwrap();
+        let tagged = place.store.tagged(&repository, &tag.parse().unwrap()).await.unwrap();
+        assert_eq!(tagged.as_ref(), Some(&first.manifest));
+    }
+}
+
+/// Another revision of the same: nothing of the archive goes over the wire, in neither direction.
+#[tokio::test]
+async fn an_archive_that_the_tag_names_already_is_neither_sent_nor_read() {
+    let place = place().await;
+    place.publish().await.unwrap();
+    let archive = place.at("b");
+    let Packed { digest, size, config, .. } = &place.packed;
+    let created = Some("2026-01-02T03:04:05Z");
+    let otherwise = Publication { archive: &archive, digest, size: *size, config, created };
+    // It would not come back as it is.
+    let file = place.registry.blob(digest);
+    let mut damaged = std::fs::read(&file).unwrap();
+    damaged[200] ^= 1;
+    std::fs::write(&file, &damaged).unwrap();
+    let published = place.store.publish(&otherwise, SILENT).await.unwrap();
+    assert_eq!(published.done, [Action::PutManifest, Action::PutTag, Action::PutIndex]);
+}
+
 #[tokio::test]
 async fn what_it_was_built_from_is_in_the_store_and_changes_no_blob() {
     let place = place().await;
